@@ -1,0 +1,119 @@
+"""Reads the command line, calls the verb, and turns errors into exit codes."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import os
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hpc_multinode import __version__
+from hpc_multinode.errors import ConfigError, MultiNodeError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+VERBS = ("submit", "render")
+_OPTIONS = ("--help", "--version", "--config-dir")
+
+
+@dataclass(slots=True)
+class CommandLine:
+    """What was typed.
+
+    Attributes:
+        verb: One of ``VERBS``.
+        overrides: Words for Hydra.
+        config_dirs: Values of ``--config-dir``.
+        script_argv: What stood after ``--``.
+        wants_help: ``--help`` was among the words.
+        wants_version: ``--version`` was.
+    """
+
+    verb: str = "submit"
+    overrides: list[str] = field(default_factory=list)
+    config_dirs: list[str] = field(default_factory=list)
+    script_argv: list[str] | None = None
+    wants_help: bool = False
+    wants_version: bool = False
+
+
+def run(argv: Sequence[str]) -> int:
+    """Run the command line and return its exit code.
+
+    Args:
+        argv: The words after the program's name.
+    """
+    try:
+        line = parse_command_line(argv)
+        if line.wants_help:
+            print((Path(__file__).parent / "help.txt").read_text(), end="")  # noqa: T201
+            return 0
+        if line.wants_version:
+            print(f"hpc_multinode {__version__}")  # noqa: T201
+            return 0
+        verb = importlib.import_module(f"hpc_multinode.cli.{line.verb}")
+        return int(verb.run(line))
+    except MultiNodeError as error:
+        print(f"error: {error}", file=sys.stderr)  # noqa: T201
+        return error.exit_code
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:  # the reader of our output, such as head, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+
+
+def parse_command_line(argv: Sequence[str]) -> CommandLine:
+    """Sort the words into verb, options, overrides and a script's own.
+
+    Raises:
+        ConfigError: A verb or an option is not known.
+    """
+    line = CommandLine()
+    words = list(argv)
+    if "--" in words:
+        cut = words.index("--")
+        words, line.script_argv = words[:cut], words[cut + 1 :]
+    if words and "=" not in words[0] and not words[0].startswith(("-", "~")):
+        line.verb = _require_verb(words.pop(0))
+    while words:
+        word = words.pop(0)
+        if word in ("-h", "--help"):
+            line.wants_help = True
+        elif word == "--version":
+            line.wants_version = True
+        elif word == "--config-dir" and words:
+            line.config_dirs.append(words.pop(0))
+        elif word.startswith("--config-dir="):
+            line.config_dirs.append(word.partition("=")[2])
+        elif word.startswith("-"):
+            raise _unknown_option(word)
+        else:
+            line.overrides.append(word)
+    return line
+
+
+def _require_verb(word: str) -> str:
+    if word in VERBS:
+        return word
+    close = difflib.get_close_matches(word, VERBS, n=1)
+    fix = f"did you mean {close[0]}?" if close else f"the verbs are {', '.join(VERBS)}; --help tells more"
+    if word.endswith(".py") or ":" in word:
+        fix = f"work.target={word}" + (" strategy=script" if word.endswith(".py") else "")
+    raise ConfigError(what=f"unknown verb {word!r}", found="the first word has no =, so it is read as a verb", fix=fix)
+
+
+def _unknown_option(word: str) -> ConfigError:
+    if word == "--config-dir":
+        return ConfigError(what="--config-dir names no folder", found="it is the last word", fix="--config-dir FOLDER")
+    if word in ("-m", "--multirun"):
+        return ConfigError(
+            what="sweeps are not supported by this version", found=word, fix="start one run for each point"
+        )
+    close = difflib.get_close_matches(word.partition("=")[0], _OPTIONS, n=1)
+    fix = f"did you mean {close[0]}?" if close else f"options are {', '.join(_OPTIONS)}; everything else is key=value"
+    return ConfigError(what=f"unknown option {word.partition('=')[0]}", found=word, fix=fix)

@@ -1,0 +1,152 @@
+"""The schema of the configuration: every key, its unit and its default, once.
+
+Hydra composes ``conf/`` against these classes (see ``compose``); ``plan`` turns the result into a frozen plan. The
+classes are mutable because a frozen dataclass cannot be a Hydra schema.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+
+class Mode(Enum):
+    """Where the agents run."""
+
+    auto = "auto"
+    slurm = "slurm"
+    local = "local"
+    debug = "debug"
+
+
+class StartMethod(Enum):
+    """How a worker process comes to be."""
+
+    forkserver = "forkserver"
+    spawn = "spawn"
+
+
+@dataclass
+class WorkConfig:
+    """What runs in every worker."""
+
+    # "pkg.mod:Name" or "path/to/train.py:Name"; a file for strategy=script; null: the strategy's demo.
+    target: str | None = None
+    # Positional arguments of the work; for strategy=script its argv.
+    args: list[Any] = field(default_factory=list)
+    # Keyword arguments of the work.
+    kwargs: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class ResourcesConfig:
+    """What is asked of the cluster for each node."""
+
+    # GPUs a node. Count; null: none is asked for, and on this machine those seen are shared out.
+    gpus_per_node: int | None = None
+    # Workers a node. Count; null: gpus_per_node, else on this machine the GPUs seen, else 1.
+    workers_per_node: int | None = None
+    # CPUs a node. Count; null: the cluster's default.
+    cpus_per_node: int | None = None
+    # Memory a node in GiB; 0: all of the node; null: the cluster's default.
+    mem_gb: float | None = None
+    # Time limit: minutes, or a text in Slurm's form (D-HH:MM:SS); null: the partition's. Not used on this machine.
+    time: Any = None
+    partition: str | None = None
+    account: str | None = None
+    qos: str | None = None
+    constraint: str | None = None
+    nodelist: str | None = None
+    exclude: str | None = None
+    reservation: str | None = None
+    gres: str | None = None
+    # Nobody else on our nodes.
+    exclusive: bool = False
+    # Any other option of sbatch, by its long name without dashes in front.
+    sbatch: dict[str, Any] = field(default_factory=dict)
+    # Words added to the srun line.
+    srun_args: list[str] = field(default_factory=list)
+
+
+@dataclass
+class ClusterConfig:
+    """Where the agents run, and what stands around them."""
+
+    mode: Mode = Mode.auto
+    # Command that starts Python on the nodes, as the shell reads it; null: this interpreter.
+    python: str | None = None
+    # Shell lines before the agents start; one that fails ends the run.
+    setup: list[str] = field(default_factory=list)
+    # Shell lines after the agents have ended.
+    teardown: list[str] = field(default_factory=list)
+
+
+@dataclass
+class StrategyConfig:
+    """What happens in a worker around the work."""
+
+    name: str = "base"
+    # Class that runs the work: "pkg.mod:Class" or "path/to/file.py:Class", a RunWorkExecutor.
+    executor: str = "hpc_multinode.executors.base:RunWorkExecutor"
+    # Modules that each node imports once, before its workers are forked.
+    preload: list[str] = field(default_factory=list)
+    # One worker a node, with all its devices.
+    is_one_worker_a_node: bool = False
+    # The work is a file that runs as __main__, not a callable.
+    is_script: bool = False
+    # Demo that runs where no work.target is given.
+    demo: str | None = None
+    # Process group backend; null: nccl where there are GPUs, else gloo.
+    backend: str | None = None
+    # Time limit of the process group's operations in seconds; null: torch's own.
+    timeout_s: float | None = None
+
+
+@dataclass
+class LaunchConfig:
+    """How agents find each other and start workers."""
+
+    # Address of global rank 0's node for the workers; null: the first node's own name. {host} stands for that name.
+    main_address: str | None = None
+    # Port of the workers' store, 1 to 65535; null: one just found free on the first node.
+    main_port: int | None = None
+    # How long nodes wait for each other, in seconds.
+    join_timeout_s: float = 300.0
+    start_method: StartMethod = StartMethod.forkserver
+    # More modules to import once a node, before the workers are forked.
+    preload: list[str] = field(default_factory=list)
+
+
+@dataclass
+class StopConfig:
+    """How workers are ended."""
+
+    # From SIGTERM to SIGKILL when the run is cancelled, in seconds.
+    grace_s: float = 60.0
+    # From SIGTERM to SIGKILL after a failure, in seconds.
+    kill_s: float = 5.0
+
+
+@dataclass
+class Config:
+    """The whole configuration."""
+
+    # Nodes of the run. Count, at least 1.
+    nodes: int = 1
+    # Name of the job and first part of the run's id; null: the work's name.
+    name: str | None = None
+    # Folder that holds the run folders; null: $HPC_MULTINODE_RUN_ROOT, else ./runs.
+    run_root: str | None = None
+    # The run's id and the name of its folder; null: made from name, date, time and four random digits.
+    run_id: str | None = None
+    # Folders 0700 and files 0600; false: 0750 and 0640.
+    private: bool = True
+    # Environment variables of every worker.
+    env: dict[str, Any] = field(default_factory=dict)
+    work: WorkConfig = field(default_factory=WorkConfig)
+    strategy: StrategyConfig = field(default_factory=StrategyConfig)
+    resources: ResourcesConfig = field(default_factory=ResourcesConfig)
+    cluster: ClusterConfig = field(default_factory=ClusterConfig)
+    launch: LaunchConfig = field(default_factory=LaunchConfig)
+    stop: StopConfig = field(default_factory=StopConfig)

@@ -1,0 +1,85 @@
+"""Who am I, who are the others: the place of a node, and of a worker on it.
+
+Pure. The one module that does arithmetic on ranks. Where the facts come from is the business of
+``slurm.environment`` (a job step) and ``node.local`` (this machine).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeContext:
+    """One node's place in the run.
+
+    Attributes:
+        job_id: Slurm's job id as people write it (``4711``, ``4700_3`` in an array), or None on this machine.
+        step_id: Slurm's step id, or None on this machine.
+        node_rank: This node's rank, in ``[0, num_nodes)``.
+        num_nodes: Nodes of the step. Count, at least 1.
+        hosts: Host names in node order, ``num_nodes`` of them.
+        main_address: Where the workers of all nodes find global rank 0.
+        port_candidates: Ports on which the coordinator may listen, in the order to try; the same on every node.
+        local_world_size: Workers on each node. Count, at least 1.
+        devices: Visible devices as opaque strings (an index, a GPU or MIG UUID); empty where there are none.
+        restart_count: How often Slurm has requeued the job. Count from 0.
+        source: ``slurm-step``, ``slurm-batch`` or ``local``.
+    """
+
+    job_id: str | None
+    step_id: str | None
+    node_rank: int
+    num_nodes: int
+    hosts: tuple[str, ...]
+    main_address: str
+    port_candidates: tuple[int, ...]
+    local_world_size: int
+    devices: tuple[str, ...]
+    restart_count: int
+    source: str
+
+    @property
+    def world_size(self) -> int:
+        """Workers of the whole run."""
+        return self.num_nodes * self.local_world_size
+
+    @property
+    def host(self) -> str:
+        """This node's own name."""
+        return self.hosts[self.node_rank]
+
+    def global_rank(self, local_rank: int) -> int:
+        """Return the rank in the world of one of this node's workers."""
+        return self.node_rank * self.local_world_size + local_rank
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerContext:
+    """One worker's place in the run; a work that asks for ``context`` gets it.
+
+    Attributes:
+        world_size: Workers of the whole run.
+        node_rank: This worker's node, in ``[0, num_nodes)``.
+        global_rank: This worker, in ``[0, world_size)``.
+        local_rank: This worker on its node, in ``[0, local_world_size)``.
+        local_world_size: Workers on each node.
+        num_nodes: Nodes of the run.
+        main_address: Where global rank 0 is found.
+        main_port: Port of the store there.
+        attempt: Restarts and requeues of the run so far, from 0.
+        run_dir: Absolute path of the run folder, the same for all ranks and attempts.
+        devices: The node's devices as opaque strings; empty where there are none.
+    """
+
+    world_size: int
+    node_rank: int
+    global_rank: int
+    local_rank: int
+    local_world_size: int
+    num_nodes: int
+    main_address: str
+    main_port: int
+    attempt: int
+    run_dir: str
+    devices: tuple[str, ...]

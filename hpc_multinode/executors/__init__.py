@@ -1,0 +1,1 @@
+"""What each strategy does in a worker around the work."""

@@ -1,0 +1,98 @@
+"""Carry out a plan: the same object that ``render`` prints.
+
+The one place that leads from a mode to what it does; what a mode needs is imported when it is chosen.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, TextIO
+
+from hpc_multinode.runs import RunFolder
+
+if TYPE_CHECKING:
+    from hpc_multinode.plan import LaunchPlan
+    from hpc_multinode.submission.foreground import LocalRun
+
+
+def launch(plan: LaunchPlan, *, config_text: str, out: TextIO = sys.stdout) -> int:
+    """Run or submit a plan from the command line and return the exit code.
+
+    Args:
+        plan: The run.
+        config_text: The resolved configuration as YAML.
+        out: Where header, the ranks' lines and closing text go.
+
+    Raises:
+        MultiNodeError: The run could not be handed over.
+    """
+    if plan.mode == "slurm":
+        return _launch_on_slurm(plan, config_text, out)
+    folder = RunFolder.create(plan, config_text=config_text)
+    print(render_header(plan), file=out, flush=True)
+    if plan.mode == "debug":
+        from hpc_multinode.submission.debug import run_debug  # noqa: PLC0415
+
+        return run_debug(plan, folder)
+    from hpc_multinode.submission.foreground import LocalRun, watch  # noqa: PLC0415
+    from hpc_multinode.submission.local import start_local  # noqa: PLC0415
+
+    return watch(LocalRun(plan, folder, start_local(plan, folder, is_foreground=True)), out=out)
+
+
+def start_in_background(plan: LaunchPlan, *, config_text: str, work_pickle: bytes) -> LocalRun:
+    """Start a run on this machine for a Python caller, who waits for it when they like.
+
+    Args:
+        plan: The run.
+        config_text: The resolved configuration as YAML.
+        work_pickle: The work, with its arguments.
+    """
+    from hpc_multinode.submission.foreground import LocalRun  # noqa: PLC0415
+    from hpc_multinode.submission.local import start_local  # noqa: PLC0415
+
+    folder = RunFolder.create(plan, config_text=config_text, work_pickle=work_pickle)
+    return LocalRun(plan, folder, start_local(plan, folder, is_foreground=False))
+
+
+def render_header(plan: LaunchPlan) -> str:
+    """Say in three lines what runs, where, and where its logs are."""
+    from hpc_multinode.submission.foreground import shorten  # noqa: PLC0415
+
+    work = shorten(plan.work.file) if plan.work.file else plan.work.name or "work"
+    name = f":{plan.work.name}" if plan.work.file and plan.work.name else ""
+    size = f"{plan.num_nodes} x {plan.local_world_size} = {plan.world_size} worker{'s' * (plan.world_size != 1)}"
+    where = {"local": "on this machine", "debug": "in this process", "slurm": "on Slurm"}[plan.mode]
+    run_dir = shorten(plan.run_dir)
+    logs = f"{run_dir}/attempt-0/rank*.log" if plan.mode != "debug" else "this terminal"
+    return (
+        f"{plan.strategy.name}: {work}{name} on {size}, {where}, {_describe_gpus(plan)}\n"
+        f"run:  {run_dir}\nlogs: {logs}"
+    )
+
+
+def _describe_gpus(plan: LaunchPlan) -> str:
+    if plan.node_devices is not None and any(plan.node_devices):
+        return "GPUs " + " | ".join(",".join(node) for node in plan.node_devices)
+    if plan.gpus_per_node:
+        return f"{plan.gpus_per_node} GPU{'s' * (plan.gpus_per_node != 1)} a node"
+    return "no GPU" if plan.mode != "slurm" else "no GPU asked for (resources=gpu asks for one)"
+
+
+def _launch_on_slurm(plan: LaunchPlan, config_text: str, out: TextIO) -> int:
+    from hpc_multinode.preparation import require_sbatch  # noqa: PLC0415
+    from hpc_multinode.submission.foreground import shorten  # noqa: PLC0415
+    from hpc_multinode.submission.slurm import submit_slurm  # noqa: PLC0415
+
+    require_sbatch()
+    folder = RunFolder.create(plan, config_text=config_text)
+    job_id = submit_slurm(plan, folder)
+    print(render_header(plan), file=out)
+    print(
+        f"submitted: job {job_id}\n"
+        f"agents: {shorten(plan.run_dir)}/submitit/{job_id}_0_log.out\n"
+        f"look:   squeue -j {job_id}\n"
+        f"cancel: scancel {job_id}",
+        file=out,
+    )
+    return 0

@@ -1,0 +1,78 @@
+"""Follow the ranks' logs of a run as they grow: whole lines, each with the rank that wrote it.
+
+Reads files that workers write by themselves, so it can never slow a worker down.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, BinaryIO
+
+from hpc_multinode.node.worker import TRACEBACK_HEADER
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+_READ_BYTES = 1 << 20
+# A line that grows beyond this is passed on in pieces.
+_MAX_LINE = 1 << 20
+_RANK_LOG = re.compile(r"rank(\d+)\.log")
+
+
+@dataclass(slots=True)
+class _Log:
+    rank: int
+    file: BinaryIO
+    rest: bytes = b""
+    is_muted: bool = False
+
+
+class LogFollower:
+    """Reads what has come to the logs of one run since the last look.
+
+    Args:
+        run_dir: The run's folder; attempts and logs may come later.
+    """
+
+    def __init__(self, run_dir: Path) -> None:
+        self._run_dir = run_dir
+        self._logs: dict[Path, _Log] = {}
+
+    def read_new(self) -> Iterator[tuple[int, str]]:
+        """Yield global rank and line, without its end, of every whole line that is new."""
+        self._find_logs()
+        for log in self._logs.values():
+            while data := log.file.read(_READ_BYTES):
+                yield from self._split(log, data)
+
+    def read_rest(self) -> Iterator[tuple[int, str]]:
+        """Yield what is new, and then last lines that never got an end."""
+        yield from self.read_new()
+        for log in self._logs.values():
+            if log.rest and not log.is_muted:
+                yield log.rank, log.rest.decode(errors="replace")
+            log.rest = b""
+
+    def close(self) -> None:
+        """Close the logs."""
+        for log in self._logs.values():
+            log.file.close()
+
+    def _split(self, log: _Log, data: bytes) -> Iterator[tuple[int, str]]:
+        *lines, log.rest = (log.rest + data).split(b"\n")
+        if len(log.rest) > _MAX_LINE:
+            lines, log.rest = [*lines, log.rest], b""
+        for line in lines:
+            text = line.decode(errors="replace").rstrip("\r")
+            # What follows is the traceback, which the report tells, once for all ranks.
+            log.is_muted = log.is_muted or text == TRACEBACK_HEADER
+            if not log.is_muted:
+                yield log.rank, text
+
+    def _find_logs(self) -> None:
+        for path in self._run_dir.glob("attempt-*/rank*.log"):
+            match = _RANK_LOG.fullmatch(path.name)
+            if match and path not in self._logs:
+                self._logs[path] = _Log(rank=int(match[1]), file=path.open("rb"))

@@ -1,0 +1,1 @@
+"""The node side: one agent on each node, and the workers that it starts."""

@@ -1,0 +1,379 @@
+"""The node agent: one a node. Joins the others, starts the workers, watches them, and on node 0 writes the report.
+
+One loop owns all state; whatever happens (a signal, a word of the coordinator or of the forkserver) comes to it through
+one queue.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+import os
+import signal
+import socket
+import sys
+import time
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hpc_multinode.errors import MultiNodeError
+from hpc_multinode.node.coordinator import Coordinator
+from hpc_multinode.node.environment import LAUNCHER_PID, make_node_env, make_worker_env
+from hpc_multinode.node.hub import Hub, Link, join_remote
+from hpc_multinode.node.journal import Journal, read_tail
+from hpc_multinode.node.local import LOOPBACK, parse_local_context
+from hpc_multinode.node.spec import WorkerSpec
+from hpc_multinode.node.supervisor import Supervisor
+from hpc_multinode.node.verdict import compose_report
+from hpc_multinode.node.workers import Workers
+from hpc_multinode.ports import find_free_port, require_free_port
+from hpc_multinode.report import Outcome
+from hpc_multinode.runs import REPORT, RunFolder
+from hpc_multinode.slurm.environment import parse_node_context
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hpc_multinode.context import NodeContext
+    from hpc_multinode.plan import LaunchPlan
+
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_LEAVE_S = 5.0
+_LAUNCHER_CHECK_S = 0.5
+
+
+def main() -> None:
+    """Be the agent of the run folder in the first argument."""
+    try:
+        folder, plan = RunFolder.open(Path(sys.argv[1]))
+        secret = folder.read_secret()
+        node = _find_place(plan, secret)
+        code = asyncio.run(Agent(folder=folder, plan=plan, node=node, secret=secret).run())
+    except MultiNodeError as error:
+        print(f"error: {error}", file=sys.stderr, flush=True)  # noqa: T201 - nobody else is there to tell
+        code = error.exit_code
+    sys.exit(code)
+
+
+def _find_place(plan: LaunchPlan, secret: bytes) -> NodeContext:
+    if plan.mode == "local":
+        return parse_local_context(os.environ, plan=plan, secret=secret, hostname=socket.gethostname())
+    return parse_node_context(
+        os.environ,
+        local_world_size=plan.local_world_size,
+        gpus_per_node=plan.gpus_per_node,
+        main_address=plan.main_address,
+        num_nodes=plan.num_nodes,
+        hostname=socket.gethostname(),
+        secret=secret,
+        user=getpass.getuser(),
+    )
+
+
+class Agent:
+    """One node's agent.
+
+    Args:
+        folder: The run's folder.
+        plan: The run.
+        node: This node's place in it.
+        secret: By which agents know each other.
+    """
+
+    def __init__(self, *, folder: RunFolder, plan: LaunchPlan, node: NodeContext, secret: bytes) -> None:
+        self._folder, self._plan, self._node, self._secret = folder, plan, node, secret
+        self._began, self._began_at = time.monotonic(), datetime.now(timezone.utc).astimezone()
+        self._events: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        self._phases: dict[str, float] = {}
+        self._coordinator: Coordinator | None = None
+        self._hub: Hub | None = None
+        self._link: Link | None = None
+        self._unsent: list[dict[str, Any]] = []
+        self._is_alone = False
+        self._workers: Workers | None = None
+        self._attempt = 0
+        self._exit_code = 0
+        self._num_ready = 0
+        self._has_preloaded = False
+        self._pending: dict[str, Any] | None = None
+        self._is_stopped = False
+        self._has_ended = False
+        self._journal = Journal()
+        self._handlers: dict[str, Callable[[dict[str, Any]], None]] = {
+            "tick": self._on_tick,
+            "signal": self._on_signal,
+            "unreachable": self._on_unreachable,
+            "hung_up": self._on_hung_up,
+            "start": self._on_start,
+            "stop": self._on_stop,
+            "preloaded": self._on_preloaded,
+            "started": self._on_started,
+            "said": self._on_said,
+            "exited": self._on_exited,
+            "forkserver_gone": self._on_forkserver_gone,
+        }
+        self._supervisor = Supervisor(host=node.host, signal_workers=self._signal_workers, read_tail=read_tail)
+
+    async def run(self) -> int:
+        """Run this node from joining to the end, and return its exit code."""
+        loop = asyncio.get_running_loop()
+        for number in _SIGNALS:
+            loop.add_signal_handler(number, self._put, {"kind": "signal", "signal": number.name})
+        tasks = [asyncio.create_task(self._watch_launcher())]
+        # First of all: while the framework is being imported, the nodes find each other.
+        env = make_node_env(os.environ, plan=self._plan, node=self._node)
+        self._workers = await Workers.launch(self._plan, env=env)
+        tasks += [asyncio.create_task(self._listen_to_workers(self._workers)), asyncio.create_task(self._join())]
+        try:
+            while True:
+                event = await self._next_event()
+                if event["kind"] == "done":
+                    break
+                self._handlers[event["kind"]](event)
+                self._tell_end()
+        finally:
+            await self._workers.end()
+            for task in tasks:
+                task.cancel()
+        if self._hub is not None:
+            # Node 0 is the last to leave, and alone carries the run's code: srun ends all others at the first bad one.
+            await self._hub.wait_until_left(_LEAVE_S)
+        self._journal.write(f"ended with exit code {self._exit_code}")
+        return self._exit_code
+
+    # -- where events come from --------------------------------------------------------------------------------------
+
+    def _put(self, event: dict[str, Any]) -> None:
+        self._events.put_nowait(event)
+
+    async def _next_event(self) -> dict[str, Any]:
+        kill_at = self._supervisor.kill_at
+        if kill_at is None:
+            return await self._events.get()
+        try:
+            return await asyncio.wait_for(self._events.get(), max(0.0, kill_at - time.monotonic()))
+        except asyncio.TimeoutError:  # noqa: UP041 - two classes until Python 3.11
+            return {"kind": "tick"}
+
+    async def _join(self) -> None:
+        try:
+            if self._node.node_rank == 0:
+                self._link = await self._host()
+            else:
+                address = LOOPBACK if self._plan.mode == "local" else self._node.hosts[0]
+                self._link = await join_remote(
+                    self._node, self._secret, address=address, timeout_s=self._plan.join_timeout_s
+                )
+        except MultiNodeError as error:
+            self._put({"kind": "unreachable", "error": error})
+            return
+        for unsent in self._unsent:
+            self._link.send(unsent)
+        while (message := await self._link.receive()) is not None:
+            self._put(message)
+        self._put({"kind": "hung_up"})
+
+    async def _host(self) -> Link:
+        self._coordinator = Coordinator(num_nodes=self._node.num_nodes)
+        hub = Hub(self._coordinator, make_start=self._make_start, finish=self._finish)
+        self._hub = hub
+        if self._node.num_nodes > 1:
+            await hub.listen(
+                self._node, self._secret, bind_host=LOOPBACK if self._plan.mode == "local" else None
+            )
+            self._joining = asyncio.create_task(
+                hub.watch_joining(self._node, timeout_s=self._plan.join_timeout_s, tell=self._journal.write)
+            )
+        return hub.join_local(self._node.host)
+
+    async def _listen_to_workers(self, workers: Workers) -> None:
+        async for answer in workers.answers():
+            self._put(answer)
+        self._put({"kind": "forkserver_gone"})
+
+    async def _watch_launcher(self) -> None:
+        pid = os.environ.get(LAUNCHER_PID)
+        while pid is not None:
+            await asyncio.sleep(_LAUNCHER_CHECK_S)
+            if not Path(f"/proc/{pid}").exists():
+                self._put({"kind": "signal", "signal": "SIGHUP"})
+                return
+
+    # -- what each event does ----------------------------------------------------------------------------------------
+
+    def _on_tick(self, _: dict[str, Any]) -> None:
+        self._supervisor.tick(time.monotonic())
+
+    def _on_signal(self, event: dict[str, Any]) -> None:
+        self._journal.write(f"got {event['signal']}")
+        if self._link is not None:
+            self._link.send({"kind": "cancel", "signal": event["signal"]})
+        else:
+            self._leave(128 + signal.Signals[event["signal"]])
+
+    def _on_unreachable(self, event: dict[str, Any]) -> None:
+        error: MultiNodeError = event["error"]
+        print(f"error: {error}", file=sys.stderr, flush=True)  # noqa: T201
+        self._leave(error.exit_code)
+
+    def _on_hung_up(self, _: dict[str, Any]) -> None:
+        self._journal.write("the coordinator is gone: stopping")
+        self._exit_code = 1
+        self._is_alone = self._is_stopped = True
+        self._stop(self._plan.kill_s)
+
+    def _on_start(self, event: dict[str, Any]) -> None:
+        self._note_phase("joined")
+        self._attempt = event["attempt"]
+        self._journal.open(self._folder, self._attempt, self._node.node_rank)
+        self._pending = event
+        self._start_when_ready()
+
+    def _on_preloaded(self, event: dict[str, Any]) -> None:
+        self._note_phase("preloaded")
+        self._has_preloaded = True
+        error = event["error"]
+        if error is None:
+            self._start_when_ready()
+            return
+        self._fail(
+            Outcome(
+                node_rank=self._node.node_rank,
+                host=self._node.host,
+                message=f"the preload of {', '.join(self._plan.strategy.preload)} failed: "
+                f"{error['exception']}: {error['message']}",
+                exception=error["exception"],
+                last_lines=tuple(error["traceback"].splitlines()),
+                failure_class="exception",
+            )
+        )
+
+    def _on_started(self, event: dict[str, Any]) -> None:
+        self._note_phase("spawned")
+        self._supervisor.note_pids({int(rank): pid for rank, pid in event["pids"].items()})
+
+    def _on_said(self, event: dict[str, Any]) -> None:
+        if event["words"]["kind"] == "phase":
+            self._num_ready += 1
+            if self._num_ready == self._node.local_world_size:
+                self._note_phase(event["words"]["name"])
+        failure = self._supervisor.hear(event["local_rank"], event["words"])
+        if failure is not None:
+            self._fail(failure)
+
+    def _on_exited(self, event: dict[str, Any]) -> None:
+        failure = self._supervisor.note_exit(
+            event["local_rank"], exit_code=event["exit_code"], signal=event["signal"]
+        )
+        if failure is not None:
+            self._fail(failure)
+
+    def _on_forkserver_gone(self, _: dict[str, Any]) -> None:
+        if self._has_ended:
+            return
+        self._fail(self._supervisor.lose_all("the process that starts and holds the workers was killed"))
+
+    def _on_stop(self, event: dict[str, Any]) -> None:
+        self._journal.write(f"stopping: {event['reason']}")
+        self._is_stopped = True
+        self._stop({"failure": self._plan.kill_s, "cancel": self._plan.grace_s, "kill": 0.0}[event["reason"]])
+
+    # -- acting ------------------------------------------------------------------------------------------------------
+
+    def _start_when_ready(self) -> None:
+        if self._pending is None or not self._has_preloaded or self._is_stopped:
+            return
+        start, self._pending = self._pending, None
+        specs = [self._make_spec(local_rank, start) for local_rank in range(self._node.local_world_size)]
+        self._supervisor.start(specs)
+        assert self._workers is not None  # noqa: S101 - launched before any event comes
+        self._workers.start(specs)
+
+    def _make_spec(self, local_rank: int, start: dict[str, Any]) -> WorkerSpec:
+        node, address, port = self._node, start["main_address"], start["main_port"]
+        return WorkerSpec(
+            node_rank=node.node_rank,
+            local_rank=local_rank,
+            global_rank=node.global_rank(local_rank),
+            num_nodes=node.num_nodes,
+            local_world_size=node.local_world_size,
+            main_address=address,
+            main_port=port,
+            attempt=self._attempt,
+            devices=node.devices,
+            log=str(self._folder.rank_log(self._attempt, node.global_rank(local_rank))),
+            env=make_worker_env(
+                node=node,
+                run_id=self._plan.run_id,
+                local_rank=local_rank,
+                main_address=address,
+                main_port=port,
+                attempt=self._attempt,
+            ),
+        )
+
+    def _fail(self, outcome: Outcome) -> None:
+        self._journal.write(f"failed: {outcome.message or outcome.signal or outcome.exit_code}")
+        self._say({"kind": "failed", "outcome": outcome.to_json()})
+
+    def _stop(self, grace_s: float) -> None:
+        self._supervisor.stop(now=time.monotonic(), grace_s=grace_s)
+        self._supervisor.tick(time.monotonic())
+
+    def _signal_workers(self, name: str) -> None:
+        assert self._workers is not None  # noqa: S101 - launched before any event comes
+        self._workers.signal(name)
+
+    def _tell_end(self) -> None:
+        """Tell the coordinator once that this node has no worker left."""
+        has_none = self._is_stopped or bool(self._supervisor.outcomes)
+        if self._has_ended or not has_none or not self._supervisor.is_over:
+            return
+        self._has_ended = True
+        outcomes = [outcome.to_json() for outcome in self._supervisor.outcomes]
+        self._say({"kind": "ended", "outcomes": outcomes})
+        if self._is_alone:
+            self._leave(self._exit_code)
+
+    def _say(self, message: dict[str, Any]) -> None:
+        if self._link is None:
+            self._unsent.append(message)
+        else:
+            self._link.send(message)
+
+    def _leave(self, code: int) -> None:
+        self._exit_code = code
+        self._put({"kind": "done"})
+
+    def _note_phase(self, name: str) -> None:
+        self._phases[name] = round(time.monotonic() - self._began, 3)
+        self._journal.write(f"{name} after {self._phases[name]:.2f} s")
+
+    # -- node 0 ------------------------------------------------------------------------------------------------------
+
+    def _make_start(self) -> dict[str, Any]:
+        port = self._plan.main_port
+        if port is None:
+            port = find_free_port()
+        else:
+            require_free_port(port, host_name=self._node.host)
+        return {
+            "main_address": self._node.main_address,
+            "main_port": port,
+            "attempt": self._folder.make_next_attempt(),
+        }
+
+    def _finish(self) -> int:
+        assert self._coordinator is not None  # noqa: S101 - only node 0 finishes
+        report = compose_report(
+            self._plan,
+            self._node,
+            self._coordinator,
+            attempt=self._attempt,
+            started=self._began_at,
+            phases=self._phases,
+        )
+        self._folder.write(REPORT, report.to_json().encode())
+        self._exit_code = report.exit_code
+        return report.exit_code

@@ -1,0 +1,247 @@
+"""The forkserver: imports the framework once a node, forks the workers, and is the only one who signals them.
+
+A process of its own, the child of the agent, with a single thread and no CUDA. It is the workers' parent, so it can hold
+a dead worker's pid until the end (by not reaping it) and signal a process group knowing that it is still the worker's.
+It lives as long as its socket to the agent: where the agent is gone, it ends every worker and itself.
+
+Requests, one JSON line each: ``prepare`` (preload), ``start`` (fork workers), ``signal`` (all workers' groups), ``end``.
+Answers: ``preloaded``, ``started``, ``said`` (a worker's own words), ``exited``.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import json
+import os
+import selectors
+import signal
+import socket
+import sys
+import time
+import traceback
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from hpc_multinode.node.child import become_worker, die_with_parent
+from hpc_multinode.node.spec import WorkerSpec
+from hpc_multinode.node.stray import adopt_orphans, kill_descendants
+from hpc_multinode.plan import LaunchPlan
+
+_READ_BYTES = 1 << 16
+_IGNORED = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2, signal.SIGHUP)
+
+
+@dataclass(slots=True)
+class _Worker:
+    local_rank: int
+    pid: int
+    pipe: int
+    unread: bytes = b""
+    is_running: bool = True
+
+
+class Forkserver:
+    """The server's state; ``serve`` returns in a forked child only, with what the child is to do."""
+
+    def __init__(self, agent: socket.socket) -> None:
+        self._agent = agent
+        self._selector = selectors.DefaultSelector()
+        self._workers: dict[int, _Worker] = {}
+        self._unread = b""
+        self._plan: LaunchPlan | None = None
+        self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+
+    def serve(self) -> tuple[LaunchPlan, WorkerSpec, int]:
+        """Answer requests until the agent is gone; return only in a child."""
+        for number in _IGNORED:
+            signal.signal(number, signal.SIG_IGN)
+        # SIGCHLD needs a handler to be delivered at all; what it wakes is the selector.
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
+        adopt_orphans()
+        self._selector.register(self._agent, selectors.EVENT_READ, "agent")
+        self._selector.register(self._wake_read, selectors.EVENT_READ, "child")
+        while True:
+            for key, _ in self._selector.select():
+                if key.data == "agent":
+                    job = self._read_agent()
+                    if job is not None:
+                        return job
+                elif key.data == "child":
+                    _drain(self._wake_read)
+                else:
+                    self._read_worker(key.data)
+            self._look_for_ended()
+
+    def _read_agent(self) -> tuple[LaunchPlan, WorkerSpec, int] | None:
+        try:
+            data = self._agent.recv(_READ_BYTES)
+        except ConnectionError:
+            data = b""
+        if not data:
+            self._end()
+        *lines, self._unread = (self._unread + data).split(b"\n")
+        for line in lines:
+            request = json.loads(line)
+            if request["kind"] == "prepare":
+                self._prepare(request)
+            elif request["kind"] == "start":
+                job = self._start([WorkerSpec.from_json(spec) for spec in request["workers"]])
+                if job is not None:
+                    return job
+            elif request["kind"] == "signal":
+                self._signal_running(signal.Signals[request["signal"]])
+            elif request["kind"] == "end":
+                self._end()
+        return None
+
+    def _prepare(self, request: dict[str, Any]) -> None:
+        self._plan = LaunchPlan.from_json(request["plan"])
+        began = time.monotonic()
+        error = None
+        if self._plan.start_method == "forkserver":
+            try:
+                for name in self._plan.strategy.preload:
+                    importlib.import_module(name)
+            except BaseException as failure:  # noqa: BLE001 - whatever an import does, the agent must hear of it
+                error = {
+                    "exception": type(failure).__name__,
+                    "message": str(failure),
+                    "traceback": traceback.format_exc(),
+                }
+            # Objects that live now are never collected in a worker: their pages stay shared.
+            gc.collect()
+            gc.freeze()
+        self._answer(kind="preloaded", seconds=time.monotonic() - began, error=error)
+
+    def _start(self, specs: list[WorkerSpec]) -> tuple[LaunchPlan, WorkerSpec, int] | None:
+        assert self._plan is not None, "the agent sends prepare first"  # noqa: S101 - our own protocol
+        sys.stdout.flush()
+        sys.stderr.flush()
+        server = os.getpid()
+        for spec in specs:
+            pipe_read, pipe_write = os.pipe2(os.O_CLOEXEC)
+            # Blocked until the child has its own handlers, so that a SIGTERM that comes at once is not lost.
+            signal.pthread_sigmask(signal.SIG_BLOCK, _IGNORED)
+            pid = os.fork()
+            if pid == 0:
+                self._forget_server()
+                os.close(pipe_read)
+                die_with_parent(server)
+                return self._plan, spec, pipe_write
+            # From both sides, so that whoever runs first finds a group that can be signalled.
+            os.setpgid(pid, pid)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _IGNORED)
+            os.close(pipe_write)
+            os.set_blocking(pipe_read, False)
+            worker = _Worker(local_rank=spec.local_rank, pid=pid, pipe=pipe_read)
+            self._workers[spec.local_rank] = worker
+            self._selector.register(pipe_read, selectors.EVENT_READ, worker)
+        self._answer(kind="started", pids={str(w.local_rank): w.pid for w in self._workers.values()})
+        return None
+
+    def _forget_server(self) -> None:
+        """Undo in a child what the server set up for itself."""
+        signal.set_wakeup_fd(-1)
+        for number in (*_IGNORED, signal.SIGCHLD):
+            signal.signal(number, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGUSR2, signal.SIG_IGN)  # until the work sets a handler
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _IGNORED)
+        self._selector.close()
+        self._agent.close()
+        os.close(self._wake_read)
+        os.close(self._wake_write)
+        for worker in self._workers.values():
+            if worker.pipe >= 0:
+                os.close(worker.pipe)
+
+    def _read_worker(self, worker: _Worker) -> None:
+        while True:
+            try:
+                data = os.read(worker.pipe, _READ_BYTES)
+            except BlockingIOError:
+                return
+            if not data:
+                self._selector.unregister(worker.pipe)
+                os.close(worker.pipe)
+                worker.pipe = -1
+                return
+            *lines, worker.unread = (worker.unread + data).split(b"\n")
+            for line in lines:
+                self._answer(kind="said", local_rank=worker.local_rank, words=json.loads(line))
+
+    def _look_for_ended(self) -> None:
+        for worker in self._workers.values():
+            if not worker.is_running:
+                continue
+            # Looked at, not reaped: the zombie keeps pid and process group from being given to anyone else.
+            state = os.waitid(os.P_PID, worker.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            if state is None:
+                continue
+            worker.is_running = False
+            if worker.pipe >= 0:
+                self._read_worker(worker)
+            _signal_group(worker.pid, signal.SIGTERM)  # what it left behind
+            is_exit = state.si_code == os.CLD_EXITED
+            self._answer(
+                kind="exited",
+                local_rank=worker.local_rank,
+                exit_code=state.si_status if is_exit else None,
+                signal=None if is_exit else _signal_name(state.si_status),
+            )
+
+    def _signal_running(self, number: signal.Signals) -> None:
+        for worker in self._workers.values():
+            if worker.is_running:
+                _signal_group(worker.pid, number)
+
+    def _end(self) -> NoReturn:
+        for worker in self._workers.values():
+            _signal_group(worker.pid, signal.SIGKILL)
+        kill_descendants()
+        os._exit(0)
+
+    def _answer(self, **message: Any) -> None:  # noqa: ANN401 - JSON
+        try:
+            self._agent.sendall(json.dumps(message).encode() + b"\n")
+        except ConnectionError:
+            self._end()
+
+
+def _signal_group(pid: int, number: signal.Signals) -> None:
+    try:
+        os.killpg(pid, number)
+    except (ProcessLookupError, PermissionError):
+        return  # nobody of the group is left but the zombie that keeps its number
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # real-time signals have no names
+        return f"signal {number}"
+
+
+def _drain(descriptor: int) -> None:
+    try:
+        while os.read(descriptor, _READ_BYTES):
+            pass
+    except BlockingIOError:
+        return
+
+
+def main() -> NoReturn:
+    """Serve on the socket whose descriptor is the first argument, or in a child be a worker."""
+    agent = socket.socket(fileno=int(sys.argv[1]))
+    agent.set_inheritable(False)
+    plan, spec, pipe = Forkserver(agent).serve()
+    become_worker(plan, spec, pipe)
+
+
+if __name__ == "__main__":
+    # The agent gave us the run folder as working directory, which holds no modules: nothing of the person's is on the
+    # path before the framework is loaded.
+    sys.path.pop(0)
+    main()

@@ -1,0 +1,132 @@
+"""What becomes of one node's workers: a state machine without any I/O.
+
+It is told what the forkserver sees, and answers with outcomes; the clock and the signals are handed in.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from hpc_multinode.report import Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from hpc_multinode.node.spec import WorkerSpec
+
+_MAX_TAIL_LINES = 20
+
+
+@dataclass(slots=True)
+class _Worker:
+    spec: WorkerSpec
+    pid: int | None = None
+    words: dict[str, Any] = field(default_factory=dict)
+    outcome: Outcome | None = None
+
+
+class Supervisor:
+    """Follows the workers of one attempt on one node from their start to their end.
+
+    Args:
+        host: This node's name.
+        signal_workers: Sends a signal, by name, to the process group of every worker that runs.
+        read_tail: Returns the last lines of a worker's log.
+    """
+
+    def __init__(
+        self, *, host: str, signal_workers: Callable[[str], None], read_tail: Callable[[str], tuple[str, ...]]
+    ) -> None:
+        self._host = host
+        self._signal_workers, self._read_tail = signal_workers, read_tail
+        self._workers: dict[int, _Worker] = {}
+        self._kill_at: float | None = None
+        self._is_killed = False
+
+    @property
+    def is_over(self) -> bool:
+        """Say whether no worker is left; true as well where none was started."""
+        return all(worker.outcome is not None for worker in self._workers.values())
+
+    @property
+    def outcomes(self) -> tuple[Outcome, ...]:
+        """How the workers that have ended did so, by local rank."""
+        return tuple(worker.outcome for worker in self._workers.values() if worker.outcome is not None)
+
+    @property
+    def kill_at(self) -> float | None:
+        """When what is left is killed, on the caller's clock in seconds; None where nothing is being stopped."""
+        return None if self._is_killed or self.is_over else self._kill_at
+
+    def start(self, specs: list[WorkerSpec]) -> None:
+        """Note the workers that are about to start."""
+        self._workers = {spec.local_rank: _Worker(spec=spec) for spec in specs}
+
+    def note_pids(self, pids: Mapping[int, int]) -> None:
+        """Note the pids that the forkserver tells."""
+        for local_rank, pid in pids.items():
+            self._workers[local_rank].pid = pid
+
+    def hear(self, local_rank: int, words: dict[str, Any]) -> Outcome | None:
+        """Take what a worker says of itself; return its failure at once, before the process has ended."""
+        worker = self._workers[local_rank]
+        if words["kind"] != "failed" or worker.words:
+            return None
+        worker.words = words
+        if self._kill_at is not None:
+            return None
+        is_exit = words["exception"] == "SystemExit" and words["message"].lstrip("-").isdecimal()
+        return self._make(worker, exit_code=(int(words["message"]) & 0xFF or 1) if is_exit else 1, signal=None)
+
+    def note_exit(self, local_rank: int, *, exit_code: int | None, signal: str | None) -> Outcome | None:
+        """Take that a worker's process has ended; return its failure unless that was returned before."""
+        worker = self._workers[local_rank]
+        was_told = bool(worker.words) and self._kill_at is None
+        worker.outcome = self._make(worker, exit_code=exit_code, signal=signal)
+        if self._kill_at is not None and signal in ("SIGTERM", "SIGKILL"):
+            worker.outcome = self._make(worker, exit_code=exit_code, signal=signal, is_stopped=True)
+        return worker.outcome if worker.outcome.is_failure and not was_told else None
+
+    def lose_all(self, message: str) -> Outcome:
+        """Take that the forkserver is gone, and every worker with it."""
+        for worker in self._workers.values():
+            if worker.outcome is None:
+                worker.outcome = self._make(worker, exit_code=None, signal="SIGKILL", is_stopped=True)
+        return Outcome(node_rank=self._node_rank(), host=self._host, message=message, failure_class="exception")
+
+    def stop(self, *, now: float, grace_s: float) -> None:
+        """Ask every worker to end, and set the time at which those left are killed."""
+        if not self._workers:
+            return
+        if self._kill_at is None:
+            self._signal_workers("SIGTERM")
+        self._kill_at = now + grace_s if self._kill_at is None else min(self._kill_at, now + grace_s)
+
+    def tick(self, now: float) -> None:
+        """Kill what is left when its time is up."""
+        if self.kill_at is not None and now >= self.kill_at:
+            self._is_killed = True
+            self._signal_workers("SIGKILL")
+
+    def _node_rank(self) -> int:
+        return next((worker.spec.node_rank for worker in self._workers.values()), 0)
+
+    def _make(self, worker: _Worker, *, exit_code: int | None, signal: str | None, is_stopped: bool = False) -> Outcome:
+        spec, words = worker.spec, worker.words
+        is_bad = bool(words) or signal is not None or exit_code != 0
+        lines = tuple(words.get("traceback") or ())
+        return Outcome(
+            node_rank=spec.node_rank,
+            host=self._host,
+            global_rank=spec.global_rank,
+            local_rank=spec.local_rank,
+            pid=worker.pid,
+            exit_code=exit_code,
+            signal=signal,
+            exception=words.get("exception"),
+            message=words.get("message"),
+            log=spec.log,
+            last_lines=(lines or self._read_tail(spec.log)[-_MAX_TAIL_LINES:]) if is_bad and not is_stopped else (),
+            is_stopped=is_stopped,
+        )

@@ -1,0 +1,403 @@
+"""The plan: everything that a run will ask of the cluster and do on it, frozen before anything happens.
+
+``make_plan`` is pure: it reads no clock, no environment and no disk. What it must know of the world is in ``Facts``.
+``render`` prints a plan, ``submit`` carries out the same object, and the nodes read it back from the run folder.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import shlex
+from dataclasses import asdict, dataclass
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+from hpc_multinode.config import Config, Mode
+from hpc_multinode.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from hpc_multinode.work import WorkTarget
+
+_ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
+_MAX_PORT = 65535
+_MAX_ID = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What the plan must know of the world, gathered once on the login side.
+
+    Attributes:
+        run_id: The run's id, unique in its run root.
+        cwd: Absolute folder where the person stands.
+        python: Absolute path of the submitting interpreter.
+        user: Login name.
+        mode: Where the agents run; never ``auto``.
+        run_root: Absolute folder that holds run folders where the configuration names none.
+        devices: GPUs that this machine shows, as opaque strings.
+        num_cpus: CPUs that this process may use. Count, at least 1.
+        python_path: Folders of the submitting process that a plain interpreter would not have on ``sys.path``.
+    """
+
+    run_id: str
+    cwd: str
+    python: str
+    user: str
+    mode: Mode
+    run_root: str
+    devices: tuple[str, ...]
+    num_cpus: int
+    python_path: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkPlan:
+    """The work and its arguments.
+
+    Attributes:
+        file: Absolute path of the source, or None for an object that travels in the run folder.
+        module: Name under which workers import the file, or None for a script or an object.
+        name: Function or class in the module, for an object its name for people.
+        folders: What stands first on ``sys.path`` of the workers.
+        args: Positional arguments, or a script's argv.
+        kwargs: Keyword arguments.
+    """
+
+    file: str | None
+    module: str | None
+    name: str | None
+    folders: tuple[str, ...]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StrategyPlan:
+    """What happens in a worker around the work; see ``config.StrategyConfig``."""
+
+    name: str
+    executor: str
+    preload: tuple[str, ...]
+    is_script: bool
+    backend: str | None
+    timeout_s: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchPlan:
+    """One run, decided.
+
+    Attributes:
+        run_id: The run's id and its folder's name.
+        name: Name for people and for Slurm.
+        run_dir: Absolute run folder.
+        mode: ``slurm``, ``local`` or ``debug``.
+        cwd: Working directory of the workers.
+        python: Shell words that start Python on the nodes.
+        num_nodes: Nodes. Count, at least 1.
+        local_world_size: Workers a node. Count, at least 1.
+        node_devices: On this machine, the devices of each node; elsewhere None, the cluster gives them.
+        gpus_per_node: GPUs asked for, or None. Count.
+        threads: On this machine, CPUs for each worker; elsewhere None. Count, at least 1.
+        env: Variables of every worker.
+        sbatch: Options of sbatch by long name; True for a flag.
+        srun_args: Words added to srun.
+        setup: Shell lines before the agents.
+        teardown: Shell lines after them.
+        is_private: Folders 0700 and files 0600.
+        keeps_results: Workers leave their return values in the run folder.
+        main_address: As given by hand, or None.
+        main_port: As given by hand, or None.
+        join_timeout_s: How long nodes wait for each other, in seconds.
+        start_method: ``forkserver`` or ``spawn``.
+        grace_s: From SIGTERM to SIGKILL on a cancel, in seconds.
+        kill_s: From SIGTERM to SIGKILL after a failure, in seconds.
+        user: Who submitted.
+        work: What runs.
+        strategy: What happens around it.
+    """
+
+    run_id: str
+    name: str
+    run_dir: str
+    mode: str
+    cwd: str
+    python: str
+    num_nodes: int
+    local_world_size: int
+    node_devices: tuple[tuple[str, ...], ...] | None
+    gpus_per_node: int | None
+    threads: int | None
+    env: dict[str, str]
+    sbatch: dict[str, Any]
+    srun_args: tuple[str, ...]
+    setup: tuple[str, ...]
+    teardown: tuple[str, ...]
+    is_private: bool
+    keeps_results: bool
+    main_address: str | None
+    main_port: int | None
+    join_timeout_s: float
+    start_method: str
+    grace_s: float
+    kill_s: float
+    user: str
+    work: WorkPlan
+    strategy: StrategyPlan
+
+    @property
+    def world_size(self) -> int:
+        """Workers of the whole run."""
+        return self.num_nodes * self.local_world_size
+
+    def to_json(self) -> str:
+        """Return the plan as JSON text, which ``from_json`` reads back."""
+        return json.dumps(asdict(self), indent=1)
+
+    @classmethod
+    def from_json(cls, text: str) -> LaunchPlan:
+        """Read a plan back; equal to the one that was written."""
+        data = json.loads(text)
+        work, strategy = data.pop("work"), data.pop("strategy")
+        node_devices = data.pop("node_devices")
+        for key in ("srun_args", "setup", "teardown"):
+            data[key] = tuple(data[key])
+        return cls(
+            **data,
+            node_devices=None if node_devices is None else tuple(tuple(node) for node in node_devices),
+            work=WorkPlan(**{**work, "folders": tuple(work["folders"]), "args": tuple(work["args"])}),
+            strategy=StrategyPlan(**{**strategy, "preload": tuple(strategy["preload"])}),
+        )
+
+
+def make_run_name(config: Config, target: WorkTarget | None) -> str:
+    """Return the run's name: the one given, else that of the work's file."""
+    if config.name:
+        return config.name
+    return PurePosixPath(target.file).stem if target is not None else "work"
+
+
+def make_run_id(name: str, *, stamp: str, digits: str) -> str:
+    """Compose a run's id, which is safe as a folder's name.
+
+    Args:
+        name: The run's name.
+        stamp: Date and time, ``YYYYmmdd-HHMMSS``.
+        digits: Four random hexadecimal digits.
+    """
+    return f"{_UNSAFE.sub('-', name).strip('-.')[:_MAX_ID] or 'run'}-{stamp}-{digits}"
+
+
+def make_plan(config: Config, *, facts: Facts, target: WorkTarget | None, keeps_results: bool = False) -> LaunchPlan:
+    """Turn a configuration and the facts into a plan.
+
+    Args:
+        config: The composed configuration, every value resolved.
+        facts: What is known of the world.
+        target: The work's source, or None where the work is an object that travels in the run folder.
+        keeps_results: Whether a Python caller will ask for the return values.
+
+    Raises:
+        ConfigError: A value is out of its range, or two contradict each other.
+    """
+    _check_ranges(config)
+    name = make_run_name(config, target)
+    run_id = config.run_id or facts.run_id
+    _check_names(name, run_id)
+    mode = facts.mode
+    is_local = mode is not Mode.slurm
+    num_nodes = 1 if mode is Mode.debug else config.nodes
+    workers = 1 if mode is Mode.debug else _workers_per_node(config, facts, is_local=is_local)
+    root = PurePosixPath(facts.cwd) / (config.run_root or facts.run_root)
+    return LaunchPlan(
+        run_id=run_id,
+        name=name,
+        run_dir=str(root / run_id),
+        mode=mode.value,
+        cwd=facts.cwd,
+        python=config.cluster.python or shlex.quote(facts.python),
+        num_nodes=num_nodes,
+        local_world_size=workers,
+        node_devices=_share_devices(config, facts, num_nodes) if is_local else None,
+        gpus_per_node=config.resources.gpus_per_node,
+        threads=max(1, facts.num_cpus // (num_nodes * workers)) if is_local else None,
+        env=_make_env(config.env),
+        sbatch=_make_sbatch(config, name=name),
+        srun_args=tuple(config.resources.srun_args),
+        setup=tuple(config.cluster.setup),
+        teardown=tuple(config.cluster.teardown),
+        is_private=config.private,
+        keeps_results=keeps_results,
+        main_address=config.launch.main_address,
+        main_port=config.launch.main_port,
+        join_timeout_s=config.launch.join_timeout_s,
+        start_method=config.launch.start_method.value,
+        grace_s=config.stop.grace_s,
+        kill_s=config.stop.kill_s,
+        user=facts.user,
+        work=_make_work(config, facts, target),
+        strategy=StrategyPlan(
+            name=config.strategy.name,
+            executor=config.strategy.executor,
+            preload=tuple(dict.fromkeys((*config.strategy.preload, *config.launch.preload))),
+            is_script=config.strategy.is_script,
+            backend=config.strategy.backend,
+            timeout_s=config.strategy.timeout_s,
+        ),
+    )
+
+
+def _check_ranges(config: Config) -> None:
+    resources, launch = config.resources, config.launch
+    counts = {
+        "nodes": (config.nodes, 1),
+        "resources.workers_per_node": (resources.workers_per_node, 1),
+        "resources.gpus_per_node": (resources.gpus_per_node, 0),
+        "resources.cpus_per_node": (resources.cpus_per_node, 1),
+        "launch.main_port": (launch.main_port, 1),
+    }
+    for key, (value, least) in counts.items():
+        if value is not None and value < least:
+            raise ConfigError(what=f"{key} is too small", found=f"{key}={value}", fix=f"{key} is at least {least}")
+    if launch.main_port is not None and launch.main_port > _MAX_PORT:
+        raise ConfigError(
+            what="launch.main_port is no port", found=f"launch.main_port={launch.main_port}", fix=f"1 to {_MAX_PORT}"
+        )
+    amounts = {
+        "resources.mem_gb": resources.mem_gb,
+        "launch.join_timeout_s": launch.join_timeout_s,
+        "stop.grace_s": config.stop.grace_s,
+        "stop.kill_s": config.stop.kill_s,
+        "strategy.timeout_s": config.strategy.timeout_s,
+    }
+    for key, amount in amounts.items():
+        if amount is not None and not (math.isfinite(amount) and amount >= 0):
+            raise ConfigError(
+                what=f"{key} is not an amount", found=f"{key}={amount}", fix=f"{key} is a finite number from 0 on"
+            )
+    if config.strategy.is_one_worker_a_node and (resources.workers_per_node or 1) > 1:
+        raise ConfigError(
+            what=f"strategy={config.strategy.name} runs one worker on each node, with all its devices",
+            found=f"resources.workers_per_node={resources.workers_per_node}",
+            fix="strategy=pytorch_spawn for one worker a GPU, or leave resources.workers_per_node out",
+        )
+
+
+def _check_names(name: str, run_id: str) -> None:
+    if not name.isprintable():
+        raise ConfigError(
+            what="the name holds a character that cannot be printed", found=f"name={name!r}", fix="name=word"
+        )
+    if _UNSAFE.search(run_id) or run_id.startswith((".", "-")) or len(run_id.encode()) > _MAX_ID + 30:
+        raise ConfigError(
+            what="run_id cannot be the name of a folder",
+            found=f"run_id={run_id}",
+            fix="letters, digits, dot, dash and underscore, not beginning with dot or dash",
+        )
+
+
+def _workers_per_node(config: Config, facts: Facts, *, is_local: bool) -> int:
+    if config.strategy.is_one_worker_a_node:
+        return 1
+    resources = config.resources
+    if resources.workers_per_node is not None:
+        return resources.workers_per_node
+    if resources.gpus_per_node is not None:
+        return max(1, resources.gpus_per_node)
+    return max(1, len(facts.devices) // config.nodes) if is_local else 1
+
+
+def _share_devices(config: Config, facts: Facts, num_nodes: int) -> tuple[tuple[str, ...], ...]:
+    """Share the GPUs seen on this machine out between nodes that stand side by side on it."""
+    seen = facts.devices
+    asked = config.resources.gpus_per_node
+    per_node = len(seen) // num_nodes if asked is None else asked
+    if per_node * num_nodes > len(seen):
+        raise ConfigError(
+            what="this machine has fewer GPUs than the run asks for",
+            found=f"{num_nodes} nodes x {per_node} GPUs asked, {len(seen)} seen ({', '.join(seen) or 'none'})",
+            fix="resources=cpu, fewer nodes or resources.gpus_per_node, or cluster=slurm",
+        )
+    return tuple(seen[node * per_node : (node + 1) * per_node] for node in range(num_nodes))
+
+
+def _make_env(values: Mapping[str, Any]) -> dict[str, str]:
+    env = {}
+    for name, value in values.items():
+        if not _ENV_NAME.fullmatch(name):
+            raise ConfigError(
+                what="env holds a name that no shell would take", found=f"env.{name}", fix="letters, digits, underscore"
+            )
+        if value is None or isinstance(value, (bool, list, dict)):
+            raise ConfigError(
+                what=f"env.{name} is not a text", found=f"env.{name}={value!r}", fix=f'quote it: {name}: "..."'
+            )
+        text = str(value)
+        if "\0" in text:
+            raise ConfigError(what=f"env.{name} holds a NUL", found=repr(text), fix="remove it")
+        env[name] = text
+    return env
+
+
+def _make_sbatch(config: Config, *, name: str) -> dict[str, Any]:
+    """List the options of sbatch: only what was asked for, each by its long name."""
+    resources = config.resources
+    options: dict[str, Any] = {
+        "job-name": name,
+        "nodes": config.nodes,
+        "ntasks-per-node": 1,
+        "gpus-per-node": resources.gpus_per_node or None,
+        "cpus-per-task": resources.cpus_per_node,
+        "mem": None if resources.mem_gb is None else _megabytes(resources.mem_gb),
+        "time": resources.time,
+        "exclusive": resources.exclusive or None,
+    }
+    for key in ("partition", "account", "qos", "constraint", "nodelist", "exclude", "reservation", "gres"):
+        options[key] = getattr(resources, key)
+    for key, value in resources.sbatch.items():
+        option = key.replace("_", "-")
+        if options.get(option) is not None:
+            raise ConfigError(
+                what=f"--{option} is given twice",
+                found=f"{options[option]!r} by the configuration, {value!r} in resources.sbatch.{key}",
+                fix=f"remove resources.sbatch.{key}",
+            )
+        options[option] = None if value is False else value
+    given = {option: value for option, value in options.items() if value is not None}
+    for option, value in given.items():
+        if "\n" in str(value):
+            raise ConfigError(
+                what=f"--{option} holds a line break", found=repr(value), fix="a directive of sbatch is one line"
+            )
+    return given
+
+
+def _megabytes(mem_gb: float) -> str:
+    # Never rounded to 0, which means the whole node.
+    return f"{math.ceil(mem_gb * 1024)}M" if mem_gb else "0"
+
+
+def _make_work(config: Config, facts: Facts, target: WorkTarget | None) -> WorkPlan:
+    work = config.work
+    if config.strategy.is_script:
+        if work.kwargs:
+            raise ConfigError(
+                what="a script takes no keyword arguments",
+                found=f"work.kwargs={work.kwargs}",
+                fix="give its own command line after --: strategy=script work.target=train.py -- --lr 0.1",
+            )
+        work.args = [str(word) for word in work.args]
+    folders: Sequence[str] = target.folders if target is not None else ()
+    return WorkPlan(
+        file=target.file if target else None,
+        module=target.module if target else None,
+        name=target.name if target else None,
+        folders=tuple(dict.fromkeys((*folders, *facts.python_path))),
+        args=tuple(work.args),
+        kwargs=dict(work.kwargs),
+    )

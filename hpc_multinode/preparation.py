@@ -1,0 +1,130 @@
+"""From a configuration to a checked plan: gather the facts, find the work and check it, decide where the agents run.
+
+Login side. Reads this machine and the person's sources; writes nothing, submits nothing.
+"""
+
+from __future__ import annotations
+
+import getpass
+import os
+import secrets
+import shutil
+import sys
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hpc_multinode.assets import find_asset
+from hpc_multinode.config import Config, Mode
+from hpc_multinode.devices import count_machine_gpus, parse_visible_devices
+from hpc_multinode.errors import ConfigError, SubmissionError, WorkError
+from hpc_multinode.plan import Facts, LaunchPlan, make_plan, make_run_id, make_run_name
+from hpc_multinode.work import WorkTarget, check_call, check_class, check_imports, check_modules, find_target
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+RUN_ROOT = "HPC_MULTINODE_RUN_ROOT"
+_OUR_PACKAGE = "hpc_multinode."
+
+
+def prepare_plan(
+    config: Config, *, cwd: Path, python_path: Sequence[str] = (), has_own_object: bool = False
+) -> LaunchPlan:
+    """Turn a configuration into a plan that is known to be sound.
+
+    Args:
+        config: The composed configuration.
+        cwd: Where the person stands.
+        python_path: Folders that workers need on ``sys.path`` beside a plain interpreter's own.
+        has_own_object: The work is an object of the calling process and travels in the run folder.
+
+    Raises:
+        ConfigError: A value is wrong.
+        WorkError: The work cannot be found or called.
+        SubmissionError: The chosen mode is not to be had here.
+    """
+    target = None if has_own_object else _find_work(config, cwd)
+    executor_folders = _prepare_executor(config, cwd)
+    facts = _gather_facts(config, target, cwd=cwd, python_path=(*executor_folders, *python_path))
+    plan = make_plan(config, facts=facts, target=target, keeps_results=has_own_object)
+    if config.cluster.python is None:  # the nodes run this very interpreter, so what it lacks they lack
+        check_modules(plan.strategy.preload, wanted_by=f"strategy={plan.strategy.name}")
+    if target is not None:
+        if config.cluster.python is None:
+            check_imports(target)
+        check_call(target, args=plan.work.args, kwargs=plan.work.kwargs)
+    return plan
+
+
+def _find_work(config: Config, cwd: Path) -> WorkTarget:
+    strategy = config.strategy
+    if config.work.target is not None:
+        return find_target(config.work.target, cwd=cwd, is_script=strategy.is_script)
+    if strategy.demo is None:
+        raise ConfigError(
+            what="there is no work to run",
+            found=f"work.target is not set, and strategy={strategy.name} has no demo",
+            fix="work.target=path/to/train.py:Name",
+        )
+    return find_target(strategy.demo, cwd=find_asset("examples"), is_script=strategy.is_script)
+
+
+def _prepare_executor(config: Config, cwd: Path) -> tuple[str, ...]:
+    """Find the source of a person's own executor and return the folders that its import needs."""
+    given = config.strategy.executor
+    if given.startswith(_OUR_PACKAGE):
+        return ()
+    try:
+        target = find_target(given, cwd=cwd, is_script=False)
+        check_class(target)
+    except WorkError as error:
+        raise ConfigError(what=f"strategy.executor: {error.what}", found=error.found, fix=error.fix) from None
+    if given.rpartition(":")[0].endswith(".py"):
+        config.strategy.executor = f"{target.file}:{target.name}"
+    return target.folders
+
+
+def _gather_facts(config: Config, target: WorkTarget | None, *, cwd: Path, python_path: Sequence[str]) -> Facts:
+    mode = _decide_mode(config.cluster.mode)
+    now = datetime.now(timezone.utc).astimezone()
+    run_id = make_run_id(
+        make_run_name(config, target), stamp=now.strftime("%Y%m%d-%H%M%S"), digits=secrets.token_hex(2)
+    )
+    return Facts(
+        run_id=run_id,
+        cwd=str(cwd),
+        python=sys.executable,
+        user=getpass.getuser(),
+        mode=mode,
+        run_root=str(Path(os.environ.get(RUN_ROOT) or "runs").expanduser()),
+        devices=_see_devices() if mode is not Mode.slurm else (),
+        num_cpus=len(os.sched_getaffinity(0)),
+        python_path=tuple(python_path),
+    )
+
+
+def _see_devices() -> tuple[str, ...]:
+    visible = parse_visible_devices(os.environ)
+    return tuple(str(index) for index in range(count_machine_gpus())) if visible is None else visible
+
+
+def _decide_mode(mode: Mode) -> Mode:
+    has_sbatch = shutil.which("sbatch") is not None
+    if mode is Mode.auto:
+        return Mode.slurm if has_sbatch else Mode.local
+    return mode
+
+
+def require_sbatch() -> None:
+    """Check that a job can be submitted from here.
+
+    Raises:
+        SubmissionError: There is no sbatch; falling back to this machine would not be what was asked.
+    """
+    if shutil.which("sbatch") is None:
+        raise SubmissionError(
+            what="cluster=slurm, and there is no Slurm here",
+            found="sbatch is not on PATH",
+            fix="log in to a node of the cluster that submits, load its Slurm module, or use cluster=local",
+        )

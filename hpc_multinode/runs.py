@@ -1,0 +1,147 @@
+"""The run folder: its layout, and writing into it so that no reader ever sees half a file.
+
+Folders are 0700 and files 0600 (0750 and 0640 for ``private=false``), set on each of them and never by the umask, which
+the work would inherit.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+
+from hpc_multinode.errors import ConfigError
+from hpc_multinode.plan import LaunchPlan
+
+REPORT = "report.json"
+_PLAN, _SECRET, _WORK = "plan.json", "secret", "work.pkl"
+_SECRET_BYTES = 32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFolder:
+    """A run's folder on disk.
+
+    Attributes:
+        path: Absolute path.
+        is_private: Nobody else may look in.
+    """
+
+    path: Path
+    is_private: bool = True
+
+    @classmethod
+    def create(cls, plan: LaunchPlan, *, config_text: str, work_pickle: bytes | None = None) -> RunFolder:
+        """Make the folder of a new run and write what the nodes need into it.
+
+        Args:
+            plan: The run.
+            config_text: The resolved configuration as YAML.
+            work_pickle: The work as an object, where it has no source of its own.
+
+        Raises:
+            ConfigError: The folder is there already, or cannot be made.
+        """
+        folder = cls(path=Path(plan.run_dir), is_private=plan.is_private)
+        try:
+            folder._make_parents()
+            folder.make(folder.path)
+        except FileExistsError:
+            raise ConfigError(
+                what="a run of this id is there already", found=str(folder.path), fix="leave run_id out, or change it"
+            ) from None
+        except OSError as error:
+            raise ConfigError(
+                what=f"the run folder cannot be made: {error.strerror}",
+                found=str(folder.path),
+                fix="run_root=FOLDER that you may write, or set HPC_MULTINODE_RUN_ROOT",
+            ) from None
+        folder.write("config.yaml", config_text.encode())
+        folder.write(_SECRET, secrets.token_bytes(_SECRET_BYTES))
+        if work_pickle is not None:
+            folder.write(_WORK, work_pickle)
+        folder.write(_PLAN, plan.to_json().encode())
+        return folder
+
+    @classmethod
+    def open(cls, path: Path) -> tuple[RunFolder, LaunchPlan]:
+        """Open the folder of a run and read its plan."""
+        plan = LaunchPlan.from_json((path / _PLAN).read_text())
+        return cls(path=path, is_private=plan.is_private), plan
+
+    def read_secret(self) -> bytes:
+        """Return the secret by which the run's agents know each other."""
+        return (self.path / _SECRET).read_bytes()
+
+    @property
+    def work_pickle(self) -> Path:
+        """Where a work that has no source of its own lies."""
+        return self.path / _WORK
+
+    def attempt(self, number: int) -> Path:
+        """Return the folder of one attempt."""
+        return self.path / f"attempt-{number}"
+
+    def make_next_attempt(self) -> int:
+        """Make the folder of the next unused attempt and return its number, from 0."""
+        number = 0
+        while True:
+            try:
+                self.make(self.attempt(number))
+            except FileExistsError:
+                number += 1
+            else:
+                return number
+
+    def rank_log(self, attempt: int, global_rank: int) -> Path:
+        """Return the log of one worker."""
+        return self.attempt(attempt) / f"rank{global_rank}.log"
+
+    def node_log(self, attempt: int, node_rank: int) -> Path:
+        """Return the log of one agent."""
+        return self.attempt(attempt) / f"node{node_rank}.log"
+
+    def result(self, attempt: int, global_rank: int) -> Path:
+        """Return where a worker leaves its return value."""
+        return self.attempt(attempt) / f"rank{global_rank}.result.pkl"
+
+    @property
+    def file_mode(self) -> int:
+        """Permission bits of our files."""
+        return 0o600 if self.is_private else 0o640
+
+    def make(self, path: Path) -> None:
+        """Make a folder with our permission bits; FileExistsError where it is there."""
+        path.mkdir()
+        path.chmod(0o700 if self.is_private else 0o750)
+
+    def open_append(self, path: Path) -> int:
+        """Open a log for append and return its file descriptor."""
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, self.file_mode)
+        os.fchmod(descriptor, self.file_mode)
+        return descriptor
+
+    def write(self, name: str, content: bytes) -> None:
+        """Write a file of the run in one step: a reader sees all of it or none."""
+        path = self.path / name
+        draft = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, self.file_mode)
+        with os.fdopen(descriptor, "wb") as file:
+            os.fchmod(descriptor, self.file_mode)
+            file.write(content)
+            file.flush()
+            os.fsync(descriptor)
+        draft.replace(path)
+
+    def _make_parents(self) -> None:
+        missing = []
+        parent = self.path.parent
+        while not parent.exists():
+            missing.append(parent)
+            parent = parent.parent
+        for folder in reversed(missing):
+            try:
+                self.make(folder)
+            except FileExistsError:  # another run was first
+                continue

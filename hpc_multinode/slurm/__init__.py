@@ -1,0 +1,1 @@
+"""Slurm's own words: its node lists, variables and counts."""

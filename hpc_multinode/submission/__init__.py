@@ -1,0 +1,1 @@
+"""Login side: carry a plan out, on this machine or on Slurm."""

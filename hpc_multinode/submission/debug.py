@@ -1,0 +1,86 @@
+"""``cluster=debug``: rank 0 of a world of one in this very process, so that breakpoints and profilers work."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any
+
+from hpc_multinode.context import NodeContext
+from hpc_multinode.node.coordinator import Coordinator
+from hpc_multinode.node.environment import make_node_env, make_worker_env
+from hpc_multinode.node.local import LOOPBACK
+from hpc_multinode.node.spec import WorkerSpec
+from hpc_multinode.node.supervisor import Supervisor
+from hpc_multinode.node.verdict import compose_report
+from hpc_multinode.node.worker import run_worker
+from hpc_multinode.ports import find_free_port
+from hpc_multinode.runs import REPORT
+
+if TYPE_CHECKING:
+    from hpc_multinode.plan import LaunchPlan
+    from hpc_multinode.runs import RunFolder
+
+
+def run_debug(plan: LaunchPlan, folder: RunFolder) -> int:
+    """Run the work here and return the run's exit code."""
+    attempt = folder.make_next_attempt()
+    node = NodeContext(
+        job_id=None,
+        step_id=None,
+        node_rank=0,
+        num_nodes=1,
+        hosts=(socket.gethostname(),),
+        main_address=LOOPBACK,
+        port_candidates=(),
+        local_world_size=1,
+        devices=plan.node_devices[0] if plan.node_devices else (),
+        restart_count=0,
+        source="local",
+    )
+    port = plan.main_port or find_free_port()
+    env = make_worker_env(
+        node=node, run_id=plan.run_id, local_rank=0, main_address=LOOPBACK, main_port=port, attempt=attempt
+    )
+    spec = WorkerSpec(
+        node_rank=0,
+        local_rank=0,
+        global_rank=0,
+        num_nodes=1,
+        local_world_size=1,
+        main_address=LOOPBACK,
+        main_port=port,
+        attempt=attempt,
+        devices=node.devices,
+        log="",
+        env=env,
+    )
+    node_env = make_node_env(os.environ, plan=plan, node=node)
+    os.environ.clear()
+    os.environ.update(node_env)
+    os.environ.update(env)
+    sys.path[:0] = list(plan.work.folders)
+    return _run(plan, folder, node, spec)
+
+
+def _run(plan: LaunchPlan, folder: RunFolder, node: NodeContext, spec: WorkerSpec) -> int:
+    started = datetime.now(timezone.utc).astimezone()
+    coordinator = Coordinator(num_nodes=1)
+    supervisor = Supervisor(host=node.host, signal_workers=lambda _: None, read_tail=lambda _: ())
+    supervisor.start([spec])
+    supervisor.note_pids({0: os.getpid()})
+
+    def say(words: dict[str, Any]) -> None:
+        failure = supervisor.hear(0, words)
+        if failure is not None:
+            coordinator.fail(failure, now=0.0)
+
+    code = run_worker(plan, spec, say=say)
+    failure = supervisor.note_exit(0, exit_code=code, signal=None)
+    if failure is not None:
+        coordinator.fail(failure, now=0.0)
+    report = compose_report(plan, node, coordinator, attempt=spec.attempt, started=started, phases={})
+    folder.write(REPORT, report.to_json().encode())
+    return report.exit_code

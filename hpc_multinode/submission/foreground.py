@@ -1,0 +1,143 @@
+"""A run on this machine, watched to its end: its ranks' lines as they come, Ctrl-C, and the closing text."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+from hpc_multinode.logs import LogFollower
+from hpc_multinode.report import Outcome, Report, render_report
+from hpc_multinode.runs import REPORT, RunFolder
+from hpc_multinode.submission.local import read_agent_output
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import FrameType
+
+    from hpc_multinode.plan import LaunchPlan
+
+_POLL_S = 0.03
+_STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class LocalRun:
+    """A run whose agents are children of this process.
+
+    Args:
+        plan: The run.
+        folder: Its folder.
+        controller: submitit's controller, which passes SIGTERM on to the agents.
+    """
+
+    def __init__(self, plan: LaunchPlan, folder: RunFolder, controller: subprocess.Popen[bytes]) -> None:
+        self._plan, self._folder, self._controller = plan, folder, controller
+        self._began = time.monotonic()
+        self._follower = LogFollower(folder.path)
+
+    @property
+    def is_running(self) -> bool:
+        """Say whether the agents are still there."""
+        return self._controller.poll() is None
+
+    def stop(self) -> None:
+        """Ask the agents to end the run; asked twice, they kill their workers at once."""
+        if self.is_running:
+            self._controller.send_signal(signal.SIGTERM)
+
+    def wait(self, *, show: Callable[[int, str], None] | None = None, timeout_s: float | None = None) -> Report | None:
+        """Wait for the end of the run.
+
+        Args:
+            show: Takes global rank and line of what the workers print.
+            timeout_s: How long to wait, in seconds; None: until the end.
+
+        Returns:
+            The report, or None where the time was up first.
+        """
+        until = None if timeout_s is None else time.monotonic() + timeout_s
+        while self.is_running:
+            self._show(show, is_last=False)
+            if until is not None and time.monotonic() >= until:
+                return None
+            time.sleep(_POLL_S)
+        self._show(show, is_last=True)
+        return self._read_report()
+
+    def _show(self, show: Callable[[int, str], None] | None, *, is_last: bool) -> None:
+        if show is None:
+            return
+        for rank, line in self._follower.read_rest() if is_last else self._follower.read_new():
+            show(rank, line)
+        if is_last:
+            self._follower.close()
+
+    def _read_report(self) -> Report:
+        path = self._folder.path / REPORT
+        if not path.exists():
+            self._folder.write(REPORT, self._make_report().to_json().encode())
+        return Report.from_json(path.read_text())
+
+    def _make_report(self) -> Report:
+        """Compose the report where the agent of node 0 left none."""
+        said = read_agent_output(self._folder.path).splitlines()
+        cause = Outcome(
+            node_rank=0,
+            host=os.uname().nodename,
+            message="its agent ended without a report",
+            last_lines=tuple(said[-20:]),
+            log=str(self._folder.path / "submitit"),
+            failure_class="lost_node",
+        )
+        return Report(
+            run=self._plan.run_id,
+            run_dir=self._plan.run_dir,
+            job_id=None,
+            state="FAILED",
+            exit_code=1,
+            failure_class="lost_node",
+            world_size=self._plan.world_size,
+            num_nodes=self._plan.num_nodes,
+            root_cause=cause,
+        )
+
+
+def watch(run: LocalRun, *, out: TextIO) -> int:
+    """Show a run until its end and return its exit code; Ctrl-C, SIGTERM and a closed terminal end the run.
+
+    Args:
+        run: The run.
+        out: Where the ranks' lines and the closing text go.
+    """
+    num_asked = 0
+
+    def ask_to_stop(number: int, _: FrameType | None) -> None:
+        nonlocal num_asked
+        num_asked += 1
+        if num_asked == 1:
+            print(f"\n{signal.Signals(number).name}: stopping the run; once more to kill it", file=sys.stderr)
+        run.stop()
+
+    began = time.monotonic()
+    before = {number: signal.signal(number, ask_to_stop) for number in _STOPPING}
+    try:
+        report = run.wait(show=lambda rank, line: print(f"[{rank}] {line}", file=out, flush=True))
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if report is None:  # no time limit was given
+        return 1
+    print(render_report(report, duration_s=time.monotonic() - began), file=out, flush=True)
+    return report.exit_code
+
+
+def shorten(path: str) -> str:
+    """Write a path as the person would: relative to where they stand, if it lies below."""
+    try:
+        return str(Path(path).relative_to(Path.cwd()))
+    except ValueError:
+        return path

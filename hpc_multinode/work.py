@@ -1,0 +1,377 @@
+"""The work as the person named it: where its source lies, and whether its source can meet the call.
+
+Login side only. Sources are parsed, never imported. What source cannot tell (decorators, re-exports, base classes) is
+left to the worker, which asks again with the real object.
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import importlib.machinery
+import importlib.util
+import inspect
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hpc_multinode.arguments import OFFERED_NAMES, RANK_NAMES, bind_arguments
+from hpc_multinode.errors import WorkError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+_Function = (ast.FunctionDef, ast.AsyncFunctionDef)
+_PLACEHOLDERS = dict.fromkeys((*RANK_NAMES, *OFFERED_NAMES))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkTarget:
+    """A work that was named, found as a file.
+
+    Attributes:
+        file: Absolute path of the source.
+        module: Name under which workers import it, or None for a script.
+        name: Function or class in it (dots for nested classes), or None for a script.
+        folders: What stands first on ``sys.path`` of the workers.
+    """
+
+    file: str
+    module: str | None
+    name: str | None
+    folders: tuple[str, ...]
+
+
+def find_target(target: str, *, cwd: Path, is_script: bool) -> WorkTarget:
+    """Find the source of a work.
+
+    Args:
+        target: ``pkg.mod:Name``, ``path/to/train.py:Name``, or for a script ``path/to/train.py``.
+        cwd: Absolute folder from which the person's relative paths are taken.
+        is_script: The target is a file to run, not a callable in one.
+
+    Raises:
+        WorkError: The target is malformed, or no source lies there.
+    """
+    if is_script:
+        return _find_script(target, cwd=cwd)
+    place, _, name = target.rpartition(":")
+    if not place or not all(part.isidentifier() for part in name.split(".")):
+        raise _malformed(target, cwd=cwd)
+    if place.endswith(".py") or "/" in place:
+        file = _require_file(place, target=target, cwd=cwd)
+        folders, module = _place_in_packages(file)
+        return WorkTarget(file=str(file), module=module, name=name, folders=folders)
+    source = _find_module(place, target=target, cwd=cwd)
+    return WorkTarget(file=str(source), module=place, name=name, folders=(str(cwd),))
+
+
+def check_call(target: WorkTarget, *, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    """Check by its source that a work can be called; for a script, that it parses.
+
+    Args:
+        target: The work.
+        args: ``work.args``.
+        kwargs: ``work.kwargs``.
+
+    Raises:
+        WorkError: The source does not parse, lacks the name, or its signature cannot be met.
+    """
+    tree = _parse(Path(target.file))
+    node = _find_definition(tree, target) if target.name is not None else None
+    if node is not None and target.name is not None:
+        for signature, call_args, call_kwargs, label in _calls(node, target.name, args, kwargs):
+            bind_arguments(signature, work=label, given=_PLACEHOLDERS, args=call_args, kwargs=call_kwargs)
+
+
+def check_class(target: WorkTarget) -> None:
+    """Check by its source that a target may be a class.
+
+    Raises:
+        WorkError: The source does not parse, lacks the name, or gives it to a function.
+    """
+    node = _find_definition(_parse(Path(target.file)), target)
+    if isinstance(node, _Function):
+        raise WorkError(
+            what=f"{target.name} is a function", found=f"{target.file}, line {node.lineno}", fix="name a class"
+        )
+
+
+def check_imports(target: WorkTarget) -> None:
+    """Check that this interpreter finds what a work imports at its top level.
+
+    Raises:
+        WorkError: The source does not parse, or a package is not installed.
+    """
+    for line, name in _top_level_imports(_parse(Path(target.file))):
+        if not _is_found(name, target.folders):
+            raise WorkError(
+                what=f"the work imports {name!r}, which is not installed",
+                found=f"{target.file}, line {line}",
+                fix=f"install it for this interpreter, or run from the folder that holds {name}",
+            )
+
+
+def check_modules(names: Sequence[str], *, wanted_by: str) -> None:
+    """Check that this interpreter finds modules that the nodes will import.
+
+    Args:
+        names: Dotted names; the top-level package is looked for.
+        wanted_by: Who imports them, for the error text.
+
+    Raises:
+        WorkError: One is not installed.
+    """
+    for top in dict.fromkeys(name.partition(".")[0] for name in names):
+        if not _is_found(top, ()):
+            raise WorkError(
+                what=f"{wanted_by} needs the package {top!r}, which is not installed",
+                found="this interpreter cannot find it",
+                fix=f"pip install {top}",
+            )
+
+
+def _find_script(target: str, *, cwd: Path) -> WorkTarget:
+    place, _, name = target.rpartition(":")
+    if place.endswith(".py") and name.isidentifier():
+        raise WorkError(
+            what="strategy=script runs a file, not a name in it",
+            found=f"work.target={target}",
+            fix=f"work.target={place}, or strategy=pytorch_spawn for the function {name}",
+        )
+    file = _require_file(target, target=target, cwd=cwd)
+    return WorkTarget(file=str(file), module=None, name=None, folders=(str(file.parent),))
+
+
+def _require_file(place: str, *, target: str, cwd: Path) -> Path:
+    file = (cwd / Path(place).expanduser()).resolve()
+    if file.is_file():
+        return file
+    found = f"work.target={target}, that is {file}" + (" (a folder)" if file.is_dir() else "")
+    raise WorkError(
+        what="the file of the work does not exist",
+        found=found,
+        fix=_suggest(file.name, [p.name for p in file.parent.glob("*.py")]) or f"give a path that is right from {cwd}",
+    )
+
+
+def _place_in_packages(file: Path) -> tuple[tuple[str, ...], str]:
+    """Return the ``sys.path`` folders and the module name that make relative imports of the file work."""
+    folder, parts = file.parent, [file.stem]
+    while (folder / "__init__.py").is_file() and folder.parent != folder:
+        parts.insert(0, folder.name)
+        folder = folder.parent
+    folders = dict.fromkeys((str(file.parent), str(folder)))
+    return tuple(folders), ".".join(parts)
+
+
+def _find_module(place: str, *, target: str, cwd: Path) -> Path:
+    parts = place.split(".")
+    if not all(part.isidentifier() for part in parts):
+        raise _malformed(target, cwd=cwd)
+    spec = _find_spec(parts[0], (str(cwd),))
+    for index in range(1, len(parts)):
+        if spec is None or spec.submodule_search_locations is None:
+            spec = None
+            break
+        # Not importlib.util.find_spec: it would import the parent package.
+        spec = importlib.machinery.PathFinder.find_spec(
+            ".".join(parts[: index + 1]), list(spec.submodule_search_locations)
+        )
+    origin = Path(spec.origin) if spec is not None and spec.origin else None
+    if origin is not None and origin.suffix == ".py" and origin.is_file():
+        return origin.resolve()
+    raise WorkError(
+        what="the module of the work cannot be found",
+        found=f"work.target={target}: no source of {place!r} in {cwd} nor on this interpreter's path",
+        fix="run from the folder that holds it, install it, or give a path: path/to/file.py:Name",
+    )
+
+
+def _find_spec(top: str, folders: Sequence[str]) -> importlib.machinery.ModuleSpec | None:
+    spec = importlib.machinery.PathFinder.find_spec(top, list(folders)) if folders else None
+    if spec is not None and spec.origin is not None:
+        return spec
+    try:
+        return importlib.util.find_spec(top) or spec
+    except ValueError:  # a module in sys.modules without a spec, such as __main__
+        return spec
+
+
+def _is_found(top: str, folders: Sequence[str]) -> bool:
+    return _find_spec(top, folders) is not None
+
+
+def _malformed(target: str, *, cwd: Path) -> WorkError:
+    file = cwd / target
+    if file.suffix == ".py" and file.is_file():
+        names = [n.name for n in _parse(file).body if isinstance(n, (*_Function, ast.ClassDef)) and n.name[0] != "_"]
+        options = [f"work.target={target}:{name}" for name in names[-3:]]
+        return WorkError(
+            what="the work is a file without the name of a function or class in it",
+            found=f"work.target={target}",
+            fix=" or ".join([*options, "strategy=script to run the whole file"]),
+        )
+    return WorkError(
+        what="the work is not named in a form that can be found",
+        found=f"work.target={target}",
+        fix='write it as "pkg.mod:Name" or "path/to/train.py:Name", or for strategy=script as "path/to/train.py"',
+    )
+
+
+def _parse(file: Path) -> ast.Module:
+    try:
+        return ast.parse(file.read_bytes(), filename=str(file))
+    except (SyntaxError, ValueError) as error:
+        line = f", line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
+        raise WorkError(
+            what=f"the source of the work is not Python: {getattr(error, 'msg', error)}",
+            found=f"{file}{line}",
+            fix="mend it; python -m py_compile on the file shows the place",
+        ) from None
+    except OSError as error:
+        raise WorkError(
+            what=f"the source of the work cannot be read: {error.strerror}", found=str(file), fix="make it readable"
+        ) from None
+
+
+def _top_level_imports(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    # Only what certainly runs on import: an import in a try or an if may be meant to fail.
+    for node in tree.body:
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield node.lineno, alias.name.partition(".")[0]
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            yield node.lineno, node.module.partition(".")[0]
+
+
+def _find_definition(tree: ast.Module, target: WorkTarget) -> ast.AST | None:
+    """Return the definition of the target's name; None where only the real object can tell."""
+    body: list[ast.stmt] = tree.body
+    node: ast.stmt | None = None
+    for part in (target.name or "").split("."):
+        defined = [n for n in body if isinstance(n, (*_Function, ast.ClassDef)) and n.name == part]
+        if not defined:
+            if isinstance(node, ast.ClassDef) or _may_bind(body, part):
+                return None
+            raise WorkError(
+                what=f"the work's source has no {target.name!r}",
+                found=f"{target.file} defines {_names_of(body)}",
+                fix=_suggest(part, [n.name for n in body if isinstance(n, (*_Function, ast.ClassDef))])
+                or f"define {part!r} there, or name what is there",
+            )
+        node = defined[-1]
+        body = node.body if isinstance(node, ast.ClassDef) else []
+    return node
+
+
+def _may_bind(body: Sequence[ast.stmt], name: str) -> bool:
+    """Say whether anything but a plain definition may give the module this name."""
+    for node in body:
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            if any(alias.name == "*" or (alias.asname or alias.name) == name for alias in node.names):
+                return True
+        elif isinstance(node, _Function):
+            if node.name == "__getattr__":
+                return True
+        elif not isinstance(node, ast.ClassDef):
+            for inner in ast.walk(node):
+                if isinstance(inner, ast.Name) and inner.id == name and isinstance(inner.ctx, ast.Store):
+                    return True
+                if isinstance(inner, (*_Function, ast.ClassDef)) and inner.name == name:
+                    return True
+                if isinstance(inner, (ast.Import, ast.ImportFrom)) and _may_bind([inner], name):
+                    return True
+    return False
+
+
+def _names_of(body: Sequence[ast.stmt]) -> str:
+    names = [n.name for n in body if isinstance(n, (*_Function, ast.ClassDef)) and not n.name.startswith("_")]
+    return ", ".join(names) if names else "no function and no class"
+
+
+def _calls(
+    node: ast.AST, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> list[tuple[inspect.Signature, Sequence[Any], Mapping[str, Any], str]]:
+    """List the calls that a worker will make, as (signature, args, kwargs, label); empty where source cannot tell."""
+    if isinstance(node, _Function):
+        _refuse_coroutine(node, name)
+        return [] if node.decorator_list else [(_signature(node.args), args, kwargs, f"{name}()")]
+    if not isinstance(node, ast.ClassDef) or node.decorator_list or node.keywords:
+        return []
+    has_bases = any(not (isinstance(base, ast.Name) and base.id == "object") for base in node.bases)
+    run, init = _method(node, "run"), _method(node, "__init__")
+    if run is None:
+        if has_bases or _may_bind(node.body, "run"):
+            return []
+        raise WorkError(
+            what=f"the class {name} has no method run",
+            found=f"it defines {_names_of(node.body)}",
+            fix=f"add run to {name}: a static, class or instance method",
+        )
+    _refuse_coroutine(run, f"{name}.run")
+    decorators = [d.id if isinstance(d, ast.Name) else "" for d in run.decorator_list]
+    if decorators == ["staticmethod"]:
+        return [(_signature(run.args), args, kwargs, f"{name}.run()")]
+    if decorators == ["classmethod"]:
+        return [(_signature(run.args, is_bound=True), args, kwargs, f"{name}.run()")]
+    if decorators or has_bases or (init is not None and init.decorator_list):
+        return []
+    if init is None:  # nothing to construct with: the arguments are run's
+        return [(_signature(run.args, is_bound=True), args, kwargs, f"{name}.run()")]
+    return [
+        (_signature(init.args, is_bound=True), args, kwargs, f"{name}()"),
+        (_signature(run.args, is_bound=True), (), {}, f"{name}.run()"),
+    ]
+
+
+def _method(node: ast.ClassDef, name: str) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+    return next((n for n in reversed(node.body) if isinstance(n, _Function) and n.name == name), None)
+
+
+def _refuse_coroutine(node: ast.AST, label: str) -> None:
+    if isinstance(node, ast.AsyncFunctionDef):
+        raise WorkError(
+            what=f"{label} is a coroutine, which a worker would never start",
+            found=f"async def at line {node.lineno}",
+            fix=f"give a plain function that calls asyncio.run({label}(...))",
+        )
+
+
+def _signature(arguments: ast.arguments, *, is_bound: bool = False) -> inspect.Signature:
+    """Rebuild a signature from source; a default stands as its own source text."""
+    kinds = inspect.Parameter
+    positional = [*arguments.posonlyargs, *arguments.args]
+    defaults: list[ast.expr | None] = [None] * (len(positional) - len(arguments.defaults))
+    parameters = []
+    for index, (arg, default) in enumerate(zip(positional, [*defaults, *arguments.defaults], strict=True)):
+        kind = kinds.POSITIONAL_ONLY if index < len(arguments.posonlyargs) else kinds.POSITIONAL_OR_KEYWORD
+        parameters.append(_parameter(arg, kind, default))
+    if is_bound:
+        parameters = parameters[1:]
+    if arguments.vararg:
+        parameters.append(_parameter(arguments.vararg, kinds.VAR_POSITIONAL, None))
+    for arg, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
+        parameters.append(_parameter(arg, kinds.KEYWORD_ONLY, default))
+    if arguments.kwarg:
+        parameters.append(_parameter(arguments.kwarg, kinds.VAR_KEYWORD, None))
+    return inspect.Signature(parameters)
+
+
+class _Source(str):
+    """Source text of a default, shown as it was written."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def _parameter(arg: ast.arg, kind: Any, default: ast.expr | None) -> inspect.Parameter:  # noqa: ANN401 - private enum of inspect
+    value = inspect.Parameter.empty if default is None else _Source(ast.unparse(default))
+    return inspect.Parameter(arg.arg, kind, default=value)
+
+
+def _suggest(name: str, options: Sequence[str]) -> str:
+    close = difflib.get_close_matches(name, options, n=1)
+    return f"did you mean {close[0]}?" if close else ""
