@@ -1,8 +1,9 @@
 """Code from the days of LightningLite: its class, its way of naming the precision, no call of ``launch``."""
 
 import torch
-from hpc_multinode.lite import LightningLite
 from torch import nn
+
+from hpc_multinode.lite import LightningLite
 
 NUM_STEPS = 50
 

@@ -23,7 +23,7 @@ if __name__ == "__main__":
     device = torch.device("cuda" if has_gpu else "cpu")
     model = DistributedDataParallel(nn.Linear(32, 2).to(device))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    for step in range(steps):
+    for _ in range(steps):
         loss = (model(torch.randn(64, 32, device=device)) - 1).square().mean()
         optimizer.zero_grad()
         loss.backward()

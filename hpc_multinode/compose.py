@@ -1,7 +1,7 @@
 """From files and the command line to one resolved configuration.
 
-Hydra does the composing; here are the folders it looks in, the person's ``defaults.yaml``, the reading of values as they
-were typed, and the wording of its errors. Reads files; writes nothing.
+Hydra does the composing; here are the folders it looks in, the person's ``defaults.yaml``, the reading of values as
+they were typed, and the wording of its errors. Reads files; writes nothing.
 """
 
 from __future__ import annotations
@@ -203,7 +203,6 @@ def _text_keys() -> dict[str, bool]:
             else:
                 options = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
                 found[key] = str in options
-        return
 
     walk(Config, "")
     return found
@@ -279,8 +278,9 @@ def _missing_option(error: MissingConfigException) -> ConfigError:
     return ConfigError(
         what=f"unknown {group} {name!r}",
         found=f"{group}={name}; there are: {listed}",
-        fix=f"did you mean {group}={close[0]}?" if close else f"choose one of them, or add {group}/{name}.yaml"
-        " to a folder of your own (--config-dir)",
+        fix=f"did you mean {group}={close[0]}?"
+        if close
+        else f"choose one of them, or add {group}/{name}.yaml to a folder of your own (--config-dir)",
     )
 
 

@@ -5,6 +5,7 @@ The one place that leads from a mode to what it does; what a mode needs is impor
 
 from __future__ import annotations
 
+import shutil
 import sys
 from typing import TYPE_CHECKING, TextIO
 
@@ -37,7 +38,12 @@ def launch(plan: LaunchPlan, *, config_text: str, out: TextIO = sys.stdout) -> i
     from hpc_multinode.submission.foreground import LocalRun, watch  # noqa: PLC0415
     from hpc_multinode.submission.local import start_local  # noqa: PLC0415
 
-    return watch(LocalRun(plan, folder, start_local(plan, folder, is_foreground=True)), out=out)
+    try:
+        controller = start_local(plan, folder, is_foreground=True)
+    except BaseException:  # a Ctrl-C just now: nothing has started, so nothing stays
+        shutil.rmtree(folder.path)
+        raise
+    return watch(LocalRun(plan, folder, controller), out=out)
 
 
 def start_in_background(plan: LaunchPlan, *, config_text: str, work_pickle: bytes) -> LocalRun:
@@ -66,8 +72,7 @@ def render_header(plan: LaunchPlan) -> str:
     run_dir = shorten(plan.run_dir)
     logs = f"{run_dir}/attempt-0/rank*.log" if plan.mode != "debug" else "this terminal"
     return (
-        f"{plan.strategy.name}: {work}{name} on {size}, {where}, {_describe_gpus(plan)}\n"
-        f"run:  {run_dir}\nlogs: {logs}"
+        f"{plan.strategy.name}: {work}{name} on {size}, {where}, {_describe_gpus(plan)}\nrun:  {run_dir}\nlogs: {logs}"
     )
 
 

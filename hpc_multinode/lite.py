@@ -13,7 +13,7 @@ from lightning.fabric import Fabric
 _PRECISIONS = {"bf16": "bf16-mixed", "16": "16-mixed", "32": "32-true", "64": "64-true"}
 
 
-class LightningLite(Fabric):  # type: ignore[misc,unused-ignore] - Fabric is untyped in some of its releases
+class LightningLite(Fabric):
     """A Fabric built with LightningLite's arguments and launched as soon as it is made.
 
     Args:

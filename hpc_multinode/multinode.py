@@ -1,5 +1,7 @@
 """The Python API: run a function or a class of the calling program on many nodes.
 
+Example::
+
     run = PyTorchSpawnMultiNode(Train, num_nodes=2, resources="cpu").submit()
     run.wait()
     print(run.results())
@@ -191,7 +193,7 @@ class MultiNode:
     def _pickle(self) -> bytes:
         try:
             return bytes(cloudpickle.dumps((self._work, self._args, self._kwargs)))
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - pickling runs code of the person's own
             raise WorkError(
                 what=f"the work {_name_of(self._work)} cannot be sent to the workers",
                 found=f"{type(error).__name__}: {error}",
@@ -225,7 +227,8 @@ def _name_of(work: object) -> str:
 def _check_object(work: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:  # noqa: ANN401 - any callable
     """Check here what a worker would find: that the work can be called with these arguments."""
     target, label = work, _name_of(work)
-    if inspect.isclass(work):
+    is_class = inspect.isclass(work)
+    if is_class:
         run = inspect.getattr_static(work, "run", None)
         if run is None:
             raise WorkError(what=f"the class {label} has no method run", found=repr(work), fix=f"add run to {label}")

@@ -320,7 +320,7 @@ def _share_devices(config: Config, facts: Facts, num_nodes: int) -> tuple[tuple[
     if per_node * num_nodes > len(seen):
         raise ConfigError(
             what="this machine has fewer GPUs than the run asks for",
-            found=f"{num_nodes} nodes x {per_node} GPUs asked, {len(seen)} seen ({', '.join(seen) or 'none'})",
+            found=f"nodes={num_nodes}, GPUs asked for each: {per_node}; seen: {', '.join(seen) or 'none'}",
             fix="resources=cpu, fewer nodes or resources.gpus_per_node, or cluster=slurm",
         )
     return tuple(seen[node * per_node : (node + 1) * per_node] for node in range(num_nodes))

@@ -76,10 +76,10 @@ def _prepare_executor(config: Config, cwd: Path) -> tuple[str, ...]:
     if given.startswith(_OUR_PACKAGE):
         return ()
     try:
-        target = find_target(given, cwd=cwd, is_script=False)
+        target = find_target(given, cwd=cwd, is_script=False, key="strategy.executor")
         check_class(target)
     except WorkError as error:
-        raise ConfigError(what=f"strategy.executor: {error.what}", found=error.found, fix=error.fix) from None
+        raise ConfigError(what=f"the executor cannot be used: {error.what}", found=error.found, fix=error.fix) from None
     if given.rpartition(":")[0].endswith(".py"):
         config.strategy.executor = f"{target.file}:{target.name}"
     return target.folders

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 from hpc_multinode.errors import EXIT_FAILED, EXIT_USAGE
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 EXIT_REQUEUED = 75
 _SIGNAL_BASE = 128
+_MAX_MESSAGE = 300
 # Failures that arrive this long after the first may still be its cause.
 SETTLE_S = 1.0
 # What a rank reports because its peer has vanished.
@@ -167,12 +168,20 @@ def classify(cause: Outcome) -> str:
     return "signal" if cause.signal is not None else "exception"
 
 
-def render_report(report: Report, *, duration_s: float | None) -> str:
+def render_report(
+    report: Report,
+    *,
+    duration_s: float | None = None,
+    has_shown_logs: bool = False,
+    shorten: Callable[[str], str] = str,
+) -> str:
     """Compose the closing text of a run.
 
     Args:
         report: The report.
         duration_s: Wall time of the run in seconds, where it is known.
+        has_shown_logs: The reader has just seen the logs, so their ends are not told again.
+        shorten: Writes a path for the reader.
     """
     took = f" after {format_duration(duration_s)}" if duration_s is not None else ""
     name = f"job {report.job_id}" if report.job_id else report.run
@@ -181,17 +190,13 @@ def render_report(report: Report, *, duration_s: float | None) -> str:
         what = f"{workers} on {_count(report.num_nodes, 'node')}" + _phase_text(report)
         return f"{report.state}  {name}{took}: {what}"
     cause = report.root_cause
-    failed = [one for one in (cause, *report.consequences) if one.is_failure and one.global_rank is not None]
-    stopped = sum(one.is_stopped for one in report.consequences)
-    by_us = f", {stopped} {'was' if stopped == 1 else 'were'} stopped by us" if stopped else ""
-    lines = [
-        f"{report.state}  {name}{took}: {len(failed)} of {workers} failed{by_us}",
-        f"  root cause: {describe(cause)}",
-    ]
-    if cause.last_lines:
+    lines = [f"{report.state}  {name}{took}: {_count_ends(report, cause)}", f"  root cause: {describe(cause)}"]
+    # A traceback is kept out of what is shown of a log as it grows; the report is where it is told.
+    is_known = has_shown_logs and cause.exception is None and cause.global_rank is not None
+    if cause.last_lines and not is_known:
         lines += ["  last lines:", *(f"    {line}" for line in cause.last_lines)]
     if cause.log:
-        lines.append(f"  log:  {cause.log}")
+        lines.append(f"  log:  {shorten(cause.log)}")
     lines.append(f"  next: {_advise(report, cause)}")
     return "\n".join(lines)
 
@@ -208,7 +213,7 @@ def describe(outcome: Outcome) -> str:
         return f"{who} ended with exit code {outcome.exit_code}"
     if outcome.exception is not None:
         first = (outcome.message or "").strip().splitlines()[:1]
-        return f"{who} raised {outcome.exception}" + (f": {first[0]}" if first else "")
+        return f"{who} raised {outcome.exception}" + (f": {first[0][:_MAX_MESSAGE]}" if first else "")
     return f"{who} was killed by {outcome.signal}"
 
 
@@ -219,6 +224,13 @@ def format_duration(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
+
+
+def _count_ends(report: Report, cause: Outcome) -> str:
+    failed = sum(one.is_failure and one.global_rank is not None for one in (cause, *report.consequences))
+    stopped = sum(one.is_stopped for one in report.consequences)
+    by_us = f", {stopped} {'was' if stopped == 1 else 'were'} stopped by us" if stopped else ""
+    return f"{failed} of {_count(report.world_size, 'worker')} failed{by_us}"
 
 
 def _is_lost_peer(outcome: Outcome) -> bool:
@@ -235,14 +247,14 @@ def _phase_text(report: Report) -> str:
 
 def _advise(report: Report, cause: Outcome) -> str:
     if report.failure_class == "lost_node":
-        return f"look at {cause.log or report.run_dir} and at the node itself, then start the run again"
+        return "look at the node and at the agent's log in the run folder, then start the run again"
     if cause.signal == "SIGKILL":
         return "SIGKILL often means that memory ran out: ask for more, or lower the batch size, then start again"
     if report.failure_class in ("rendezvous", "usage"):
         return "mend what is named above, then start the run again"
     if cause.exception is None and cause.signal is None:
         return "the work ended itself with this code; its log says why"
-    return f"mend the work, then start it again; every rank's log is in {report.run_dir}"
+    return "mend the work, then start it again"
 
 
 def _count(number: int, noun: str) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -121,6 +122,12 @@ class RunFolder:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, self.file_mode)
         os.fchmod(descriptor, self.file_mode)
         return descriptor
+
+    def protect_output(self) -> None:
+        """Give the files that others opened as our stdout and stderr our permission bits."""
+        for descriptor in (1, 2):
+            if stat.S_ISREG(os.fstat(descriptor).st_mode):
+                os.fchmod(descriptor, self.file_mode)
 
     def write(self, name: str, content: bytes) -> None:
         """Write a file of the run in one step: a reader sees all of it or none."""

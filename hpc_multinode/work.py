@@ -21,7 +21,8 @@ from hpc_multinode.errors import WorkError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-_Function = (ast.FunctionDef, ast.AsyncFunctionDef)
+_Function = ast.FunctionDef | ast.AsyncFunctionDef
+_Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 _PLACEHOLDERS = dict.fromkeys((*RANK_NAMES, *OFFERED_NAMES))
 
 
@@ -42,27 +43,28 @@ class WorkTarget:
     folders: tuple[str, ...]
 
 
-def find_target(target: str, *, cwd: Path, is_script: bool) -> WorkTarget:
+def find_target(target: str, *, cwd: Path, is_script: bool, key: str = "work.target") -> WorkTarget:
     """Find the source of a work.
 
     Args:
         target: ``pkg.mod:Name``, ``path/to/train.py:Name``, or for a script ``path/to/train.py``.
         cwd: Absolute folder from which the person's relative paths are taken.
         is_script: The target is a file to run, not a callable in one.
+        key: The setting that names it, for the error text.
 
     Raises:
         WorkError: The target is malformed, or no source lies there.
     """
     if is_script:
-        return _find_script(target, cwd=cwd)
+        return _find_script(target, cwd=cwd, key=key)
     place, _, name = target.rpartition(":")
     if not place or not all(part.isidentifier() for part in name.split(".")):
-        raise _malformed(target, cwd=cwd)
+        raise _malformed(target, cwd=cwd, key=key)
     if place.endswith(".py") or "/" in place:
-        file = _require_file(place, target=target, cwd=cwd)
+        file = _require_file(place, cwd=cwd, found=f"{key}={target}")
         folders, module = _place_in_packages(file)
         return WorkTarget(file=str(file), module=module, name=name, folders=folders)
-    source = _find_module(place, target=target, cwd=cwd)
+    source = _find_module(place, target=target, cwd=cwd, key=key)
     return WorkTarget(file=str(source), module=place, name=name, folders=(str(cwd),))
 
 
@@ -131,26 +133,25 @@ def check_modules(names: Sequence[str], *, wanted_by: str) -> None:
             )
 
 
-def _find_script(target: str, *, cwd: Path) -> WorkTarget:
+def _find_script(target: str, *, cwd: Path, key: str) -> WorkTarget:
     place, _, name = target.rpartition(":")
     if place.endswith(".py") and name.isidentifier():
         raise WorkError(
             what="strategy=script runs a file, not a name in it",
-            found=f"work.target={target}",
+            found=f"{key}={target}",
             fix=f"work.target={place}, or strategy=pytorch_spawn for the function {name}",
         )
-    file = _require_file(target, target=target, cwd=cwd)
+    file = _require_file(target, cwd=cwd, found=f"{key}={target}")
     return WorkTarget(file=str(file), module=None, name=None, folders=(str(file.parent),))
 
 
-def _require_file(place: str, *, target: str, cwd: Path) -> Path:
+def _require_file(place: str, *, cwd: Path, found: str) -> Path:
     file = (cwd / Path(place).expanduser()).resolve()
     if file.is_file():
         return file
-    found = f"work.target={target}, that is {file}" + (" (a folder)" if file.is_dir() else "")
     raise WorkError(
-        what="the file of the work does not exist",
-        found=found,
+        what=f"the file {place} does not exist",
+        found=f"{found}, that is {file}" + (" (a folder)" if file.is_dir() else ""),
         fix=_suggest(file.name, [p.name for p in file.parent.glob("*.py")]) or f"give a path that is right from {cwd}",
     )
 
@@ -165,10 +166,10 @@ def _place_in_packages(file: Path) -> tuple[tuple[str, ...], str]:
     return tuple(folders), ".".join(parts)
 
 
-def _find_module(place: str, *, target: str, cwd: Path) -> Path:
+def _find_module(place: str, *, target: str, cwd: Path, key: str) -> Path:
     parts = place.split(".")
     if not all(part.isidentifier() for part in parts):
-        raise _malformed(target, cwd=cwd)
+        raise _malformed(target, cwd=cwd, key=key)
     spec = _find_spec(parts[0], (str(cwd),))
     for index in range(1, len(parts)):
         if spec is None or spec.submodule_search_locations is None:
@@ -182,8 +183,8 @@ def _find_module(place: str, *, target: str, cwd: Path) -> Path:
     if origin is not None and origin.suffix == ".py" and origin.is_file():
         return origin.resolve()
     raise WorkError(
-        what="the module of the work cannot be found",
-        found=f"work.target={target}: no source of {place!r} in {cwd} nor on this interpreter's path",
+        what=f"the module {place} cannot be found",
+        found=f"{key}={target}: no source of {place!r} in {cwd} nor on this interpreter's path",
         fix="run from the folder that holds it, install it, or give a path: path/to/file.py:Name",
     )
 
@@ -202,19 +203,19 @@ def _is_found(top: str, folders: Sequence[str]) -> bool:
     return _find_spec(top, folders) is not None
 
 
-def _malformed(target: str, *, cwd: Path) -> WorkError:
+def _malformed(target: str, *, cwd: Path, key: str) -> WorkError:
     file = cwd / target
     if file.suffix == ".py" and file.is_file():
-        names = [n.name for n in _parse(file).body if isinstance(n, (*_Function, ast.ClassDef)) and n.name[0] != "_"]
-        options = [f"work.target={target}:{name}" for name in names[-3:]]
+        names = [n.name for n in _parse(file).body if isinstance(n, _Definition) and n.name[0] != "_"]
+        options = [f"{key}={target}:{name}" for name in names[-3:]]
         return WorkError(
-            what="the work is a file without the name of a function or class in it",
-            found=f"work.target={target}",
+            what="a file is named without the function or class in it",
+            found=f"{key}={target}",
             fix=" or ".join([*options, "strategy=script to run the whole file"]),
         )
     return WorkError(
-        what="the work is not named in a form that can be found",
-        found=f"work.target={target}",
+        what=f"{key} is not in a form that can be found",
+        found=f"{key}={target}",
         fix='write it as "pkg.mod:Name" or "path/to/train.py:Name", or for strategy=script as "path/to/train.py"',
     )
 
@@ -250,14 +251,14 @@ def _find_definition(tree: ast.Module, target: WorkTarget) -> ast.AST | None:
     body: list[ast.stmt] = tree.body
     node: ast.stmt | None = None
     for part in (target.name or "").split("."):
-        defined = [n for n in body if isinstance(n, (*_Function, ast.ClassDef)) and n.name == part]
+        defined = [n for n in body if isinstance(n, _Definition) and n.name == part]
         if not defined:
             if isinstance(node, ast.ClassDef) or _may_bind(body, part):
                 return None
             raise WorkError(
                 what=f"the work's source has no {target.name!r}",
                 found=f"{target.file} defines {_names_of(body)}",
-                fix=_suggest(part, [n.name for n in body if isinstance(n, (*_Function, ast.ClassDef))])
+                fix=_suggest(part, [n.name for n in body if isinstance(n, _Definition)])
                 or f"define {part!r} there, or name what is there",
             )
         node = defined[-1]
@@ -267,32 +268,28 @@ def _find_definition(tree: ast.Module, target: WorkTarget) -> ast.AST | None:
 
 def _may_bind(body: Sequence[ast.stmt], name: str) -> bool:
     """Say whether anything but a plain definition may give the module this name."""
-    for node in body:
-        if isinstance(node, (ast.Import, ast.ImportFrom)):
-            if any(alias.name == "*" or (alias.asname or alias.name) == name for alias in node.names):
-                return True
-        elif isinstance(node, _Function):
-            if node.name == "__getattr__":
-                return True
-        elif not isinstance(node, ast.ClassDef):
-            for inner in ast.walk(node):
-                if isinstance(inner, ast.Name) and inner.id == name and isinstance(inner.ctx, ast.Store):
-                    return True
-                if isinstance(inner, (*_Function, ast.ClassDef)) and inner.name == name:
-                    return True
-                if isinstance(inner, (ast.Import, ast.ImportFrom)) and _may_bind([inner], name):
-                    return True
-    return False
+    return any(
+        _binds(inner, name) for node in body for inner in ([node] if isinstance(node, _Definition) else ast.walk(node))
+    )
+
+
+def _binds(node: ast.AST, name: str) -> bool:
+    if isinstance(node, (ast.Import, ast.ImportFrom)):
+        return any(alias.name == "*" or (alias.asname or alias.name) == name for alias in node.names)
+    if isinstance(node, _Definition):
+        return node.name in (name, "__getattr__")
+    return isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Store)
 
 
 def _names_of(body: Sequence[ast.stmt]) -> str:
-    names = [n.name for n in body if isinstance(n, (*_Function, ast.ClassDef)) and not n.name.startswith("_")]
+    names = [n.name for n in body if isinstance(n, _Definition) and not n.name.startswith("_")]
     return ", ".join(names) if names else "no function and no class"
 
 
-def _calls(
-    node: ast.AST, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]
-) -> list[tuple[inspect.Signature, Sequence[Any], Mapping[str, Any], str]]:
+_Call = tuple[inspect.Signature, "Sequence[Any]", "Mapping[str, Any]", str]
+
+
+def _calls(node: ast.AST, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[_Call]:
     """List the calls that a worker will make, as (signature, args, kwargs, label); empty where source cannot tell."""
     if isinstance(node, _Function):
         _refuse_coroutine(node, name)
@@ -300,32 +297,36 @@ def _calls(
     if not isinstance(node, ast.ClassDef) or node.decorator_list or node.keywords:
         return []
     has_bases = any(not (isinstance(base, ast.Name) and base.id == "object") for base in node.bases)
-    run, init = _method(node, "run"), _method(node, "__init__")
-    if run is None:
-        if has_bases or _may_bind(node.body, "run"):
-            return []
-        raise WorkError(
-            what=f"the class {name} has no method run",
-            found=f"it defines {_names_of(node.body)}",
-            fix=f"add run to {name}: a static, class or instance method",
-        )
-    _refuse_coroutine(run, f"{name}.run")
+    run = _method(node, "run")
+    if run is not None:
+        _refuse_coroutine(run, f"{name}.run")
+        return _method_calls(node, run, args, kwargs, has_bases=has_bases)
+    if has_bases or _may_bind(node.body, "run"):
+        return []
+    raise WorkError(
+        what=f"the class {name} has no method run",
+        found=f"it defines {_names_of(node.body)}",
+        fix=f"add run to {name}: a static, class or instance method",
+    )
+
+
+def _method_calls(
+    node: ast.ClassDef, run: _Function, args: Sequence[Any], kwargs: Mapping[str, Any], *, has_bases: bool
+) -> list[_Call]:
     decorators = [d.id if isinstance(d, ast.Name) else "" for d in run.decorator_list]
-    if decorators == ["staticmethod"]:
-        return [(_signature(run.args), args, kwargs, f"{name}.run()")]
-    if decorators == ["classmethod"]:
-        return [(_signature(run.args, is_bound=True), args, kwargs, f"{name}.run()")]
+    label = f"{node.name}.run()"
+    if decorators in (["staticmethod"], ["classmethod"]):
+        return [(_signature(run.args, is_bound=decorators == ["classmethod"]), args, kwargs, label)]
+    init = _method(node, "__init__")
     if decorators or has_bases or (init is not None and init.decorator_list):
         return []
+    bound_run = _signature(run.args, is_bound=True)
     if init is None:  # nothing to construct with: the arguments are run's
-        return [(_signature(run.args, is_bound=True), args, kwargs, f"{name}.run()")]
-    return [
-        (_signature(init.args, is_bound=True), args, kwargs, f"{name}()"),
-        (_signature(run.args, is_bound=True), (), {}, f"{name}.run()"),
-    ]
+        return [(bound_run, args, kwargs, label)]
+    return [(_signature(init.args, is_bound=True), args, kwargs, f"{node.name}()"), (bound_run, (), {}, label)]
 
 
-def _method(node: ast.ClassDef, name: str) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+def _method(node: ast.ClassDef, name: str) -> _Function | None:
     return next((n for n in reversed(node.body) if isinstance(n, _Function) and n.name == name), None)
 
 

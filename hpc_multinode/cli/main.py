@@ -92,6 +92,10 @@ def parse_command_line(argv: Sequence[str]) -> CommandLine:
             line.config_dirs.append(word.partition("=")[2])
         elif word.startswith("-"):
             raise _unknown_option(word)
+        elif word in VERBS:
+            raise ConfigError(
+                what="the verb is not the first word", found=word, fix=f"python -m hpc_multinode {word} ..."
+            )
         else:
             line.overrides.append(word)
     return line

@@ -121,17 +121,19 @@ def _bind(
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
 ) -> Callable[[], Any]:
-    if not inspect.isclass(target):
+    cls: Any = target
+    is_class = inspect.isclass(target)
+    if not is_class:
         run = target if inspect.isroutine(target) or not hasattr(target, "run") else target.run
         return _bind_call(run, label=label, given=given, args=args, kwargs=kwargs)
-    run = inspect.getattr_static(target, "run", None)
+    run = inspect.getattr_static(cls, "run", None)
     if run is None:
         raise WorkError(what=f"the class {label} has no method run", found=repr(target), fix=f"add run to {label}")
     if isinstance(run, (staticmethod, classmethod)):
-        return _bind_call(target.run, label=f"{label}.run", given=given, args=args, kwargs=kwargs)
-    if target.__init__ is object.__init__:  # nothing to construct with: the arguments are run's
-        return _bind_call(target().run, label=f"{label}.run", given=given, args=args, kwargs=kwargs)
-    make = _bind_call(target, label=label, given=given, args=args, kwargs=kwargs)
+        return _bind_call(cls.run, label=f"{label}.run", given=given, args=args, kwargs=kwargs)
+    if cls.__init__ is object.__init__:  # nothing to construct with: the arguments are run's
+        return _bind_call(cls().run, label=f"{label}.run", given=given, args=args, kwargs=kwargs)
+    make = _bind_call(cls, label=label, given=given, args=args, kwargs=kwargs)
 
     def construct_and_run() -> Any:  # noqa: ANN401
         return _bind_call(make().run, label=f"{label}.run", given=given, args=(), kwargs={})()

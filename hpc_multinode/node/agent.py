@@ -47,6 +47,7 @@ def main() -> None:
     """Be the agent of the run folder in the first argument."""
     try:
         folder, plan = RunFolder.open(Path(sys.argv[1]))
+        folder.protect_output()
         secret = folder.read_secret()
         node = _find_place(plan, secret)
         code = asyncio.run(Agent(folder=folder, plan=plan, node=node, secret=secret).run())
@@ -153,7 +154,7 @@ class Agent:
             return await self._events.get()
         try:
             return await asyncio.wait_for(self._events.get(), max(0.0, kill_at - time.monotonic()))
-        except asyncio.TimeoutError:  # noqa: UP041 - two classes until Python 3.11
+        except asyncio.TimeoutError:
             return {"kind": "tick"}
 
     async def _join(self) -> None:
@@ -179,9 +180,7 @@ class Agent:
         hub = Hub(self._coordinator, make_start=self._make_start, finish=self._finish)
         self._hub = hub
         if self._node.num_nodes > 1:
-            await hub.listen(
-                self._node, self._secret, bind_host=LOOPBACK if self._plan.mode == "local" else None
-            )
+            await hub.listen(self._node, self._secret, bind_host=LOOPBACK if self._plan.mode == "local" else None)
             self._joining = asyncio.create_task(
                 hub.watch_joining(self._node, timeout_s=self._plan.join_timeout_s, tell=self._journal.write)
             )
@@ -196,7 +195,7 @@ class Agent:
         pid = os.environ.get(LAUNCHER_PID)
         while pid is not None:
             await asyncio.sleep(_LAUNCHER_CHECK_S)
-            if not Path(f"/proc/{pid}").exists():
+            if not Path(f"/proc/{pid}").exists():  # noqa: ASYNC240 - procfs answers at once
                 self._put({"kind": "signal", "signal": "SIGHUP"})
                 return
 
@@ -263,9 +262,7 @@ class Agent:
             self._fail(failure)
 
     def _on_exited(self, event: dict[str, Any]) -> None:
-        failure = self._supervisor.note_exit(
-            event["local_rank"], exit_code=event["exit_code"], signal=event["signal"]
-        )
+        failure = self._supervisor.note_exit(event["local_rank"], exit_code=event["exit_code"], signal=event["signal"])
         if failure is not None:
             self._fail(failure)
 

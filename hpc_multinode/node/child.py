@@ -65,7 +65,7 @@ def main() -> NoReturn:
     with os.fdopen(handed_over) as file:
         plan = LaunchPlan.from_json(file.readline())
         spec = WorkerSpec.from_json(json.loads(file.readline()))
-    os.set_inheritable(pipe, False)
+    os.set_inheritable(pipe, False)  # noqa: FBT003 - it takes no keyword
     _take_place(plan)
     sys.exit(run_worker(plan, spec, say=lambda words: _say(pipe, words)))
 
@@ -113,8 +113,8 @@ def _exec_anew(plan: LaunchPlan, spec: WorkerSpec, pipe: int) -> NoReturn:
     os.write(handed_over, text.encode())
     os.lseek(handed_over, 0, os.SEEK_SET)
     for descriptor in (handed_over, pipe):
-        os.set_inheritable(descriptor, True)
-    os.execv(sys.executable, [sys.executable, "-c", _EXEC, str(pipe), str(handed_over)])
+        os.set_inheritable(descriptor, True)  # noqa: FBT003 - it takes no keyword
+    os.execv(sys.executable, [sys.executable, "-c", _EXEC, str(pipe), str(handed_over)])  # noqa: S606 - no shell is wanted
 
 
 def _say(pipe: int, words: dict[str, Any]) -> None:

@@ -1,10 +1,10 @@
 """The forkserver: imports the framework once a node, forks the workers, and is the only one who signals them.
 
-A process of its own, the child of the agent, with a single thread and no CUDA. It is the workers' parent, so it can hold
-a dead worker's pid until the end (by not reaping it) and signal a process group knowing that it is still the worker's.
-It lives as long as its socket to the agent: where the agent is gone, it ends every worker and itself.
+A process of its own, the child of the agent, with a single thread and no CUDA. It is the workers' parent, so it can
+hold a dead worker's pid until the end (by not reaping it) and signal a process group knowing that it is still the
+worker's. It lives as long as its socket to the agent: where the agent is gone, it ends every worker and itself.
 
-Requests, one JSON line each: ``prepare`` (preload), ``start`` (fork workers), ``signal`` (all workers' groups), ``end``.
+Requests, one JSON line each: ``prepare`` (preload), ``start`` (fork workers), ``signal`` (all workers' groups).
 Answers: ``preloaded``, ``started``, ``said`` (a worker's own words), ``exited``.
 """
 
@@ -92,8 +92,6 @@ class Forkserver:
                     return job
             elif request["kind"] == "signal":
                 self._signal_running(signal.Signals[request["signal"]])
-            elif request["kind"] == "end":
-                self._end()
         return None
 
     def _prepare(self, request: dict[str, Any]) -> None:

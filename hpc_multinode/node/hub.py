@@ -136,7 +136,7 @@ class Hub:
         """Wait until the other agents have hung up, so that node 0 is the last to end."""
         try:
             await asyncio.wait_for(self._all_left.wait(), timeout_s)
-        except asyncio.TimeoutError:  # noqa: UP041 - two classes until Python 3.11
+        except asyncio.TimeoutError:
             return
 
     async def _let_in(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, secret: bytes) -> None:
@@ -208,7 +208,7 @@ async def join_remote(node: NodeContext, secret: bytes, *, address: str, timeout
                 reader, writer = await asyncio.wait_for(
                     asyncio.open_connection(address, port, limit=MAX_LINE), _CONNECT_S
                 )
-            except (OSError, asyncio.TimeoutError) as error:  # noqa: UP041 - two classes until Python 3.11
+            except (OSError, asyncio.TimeoutError) as error:
                 seen = str(error) or "no answer"
                 continue
             try:

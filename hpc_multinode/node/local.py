@@ -20,9 +20,7 @@ LOOPBACK = "127.0.0.1"
 _TASK = "SUBMITIT_LOCAL_GLOBALID"
 
 
-def parse_local_context(
-    environ: Mapping[str, str], *, plan: LaunchPlan, secret: bytes, hostname: str
-) -> NodeContext:
+def parse_local_context(environ: Mapping[str, str], *, plan: LaunchPlan, secret: bytes, hostname: str) -> NodeContext:
     """Read this agent's place from submitit's variables.
 
     Args:

@@ -43,12 +43,13 @@ def compose_report(
         state, code = "NODE_FAIL" if failure_class == "lost_node" else "FAILED", make_exit_code(cause)
     else:
         state, code, failure_class = "COMPLETED", 0, None
-    others = {outcome.global_rank: outcome for _, outcome in coordinator.failures if outcome.global_rank is not None}
-    others |= {rank: outcome for rank, outcome in coordinator.outcomes.items() if rank not in others}
+    told = {outcome.global_rank: outcome for _, outcome in coordinator.failures}
+    # What a worker said of its failure stands; how its process ended after that is our doing.
+    outcomes = {**coordinator.outcomes, **told}
     consequences = [
-        others[rank]
-        for rank in sorted(others, key=lambda rank: rank or 0)
-        if (others[rank].is_failure or others[rank].is_stopped) and (cause is None or rank != cause.global_rank)
+        outcomes[rank]
+        for rank in sorted(outcomes, key=lambda rank: -1 if rank is None else rank)
+        if (outcomes[rank].is_failure or outcomes[rank].is_stopped) and outcomes[rank] != cause
     ]
     record: dict[str, Any] = {
         "attempt": attempt,

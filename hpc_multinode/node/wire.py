@@ -89,7 +89,7 @@ async def _read_early(reader: asyncio.StreamReader) -> dict[str, Any]:
     try:
         line = await asyncio.wait_for(reader.readline(), HANDSHAKE_S)
         message = json.loads(line) if len(line) <= _MAX_HELLO else None
-    except (asyncio.TimeoutError, OSError, ValueError) as error:  # noqa: UP041 - two classes until Python 3.11
+    except (asyncio.TimeoutError, OSError, ValueError) as error:
         raise HandshakeError(str(error) or type(error).__name__) from None
     if not isinstance(message, dict):
         raise HandshakeError("not our protocol")

@@ -29,7 +29,8 @@ TRACEBACK_HEADER = "hpc_multinode: this worker failed, its traceback:"
 _MAX_MESSAGE = 4_000
 _MAX_LINES = 40
 _MAX_LINE = 400
-_OUR_CODE = tuple(str(Path(__file__).resolve().parent.parent / part) for part in ("node", "executors"))
+_PACKAGE = Path(__file__).resolve().parent.parent
+_NOT_THEIRS = ("<frozen ", *(str(_PACKAGE / part) for part in ("node", "executors")))
 
 
 def run_worker(plan: LaunchPlan, spec: WorkerSpec, *, say: Callable[[dict[str, Any]], None]) -> int:
@@ -111,10 +112,10 @@ def _fail(error: BaseException, say: Callable[[dict[str, Any]], None]) -> int:
 
 
 def _format(error: BaseException) -> str:
-    """Return the traceback as Python prints it, without the frames of ours that every work has above it."""
+    """Return the traceback as Python prints it, without the frames of ours and of import above the work."""
     try:
         summary = traceback.TracebackException.from_exception(error)
-        frames = [frame for frame in summary.stack if not frame.filename.startswith(_OUR_CODE)]
+        frames = [frame for frame in summary.stack if not frame.filename.startswith(_NOT_THEIRS)]
         summary.stack = traceback.StackSummary.from_list(frames)
         return "".join(summary.format())
     except Exception:  # noqa: BLE001 - __str__ of the person's own exception

@@ -21,7 +21,9 @@ _MAX_LINE = 4 << 20
 class Workers:
     """The forkserver of one attempt, as a process that is asked things."""
 
-    def __init__(self, process: subprocess.Popen[bytes], reader: asyncio.StreamReader, writer: asyncio.StreamWriter):
+    def __init__(
+        self, process: subprocess.Popen[bytes], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         self._process, self._reader, self._writer = process, reader, writer
 
     @classmethod

@@ -165,7 +165,7 @@ def parse_gpus_on_node(environ: Mapping[str, str]) -> int | None:
     return sum(parse_gpus_option(per_node.value, source=per_node.name).values()) if per_node else None
 
 
-def parse_node_context(  # noqa: PLR0913 - keyword-only, each one a fact of its own
+def parse_node_context(
     environ: Mapping[str, str],
     *,
     local_world_size: int,

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
+from hpc_multinode.errors import EXIT_FAILED
 from hpc_multinode.logs import LogFollower
-from hpc_multinode.report import Outcome, Report, render_report
+from hpc_multinode.report import Outcome, Report, make_cancel_code, render_report
 from hpc_multinode.runs import REPORT, RunFolder
 from hpc_multinode.submission.local import read_agent_output
 
 if TYPE_CHECKING:
+    import subprocess
     from collections.abc import Callable
     from types import FrameType
 
@@ -36,7 +37,7 @@ class LocalRun:
 
     def __init__(self, plan: LaunchPlan, folder: RunFolder, controller: subprocess.Popen[bytes]) -> None:
         self._plan, self._folder, self._controller = plan, folder, controller
-        self._began = time.monotonic()
+        self._is_stopped = False
         self._follower = LogFollower(folder.path)
 
     @property
@@ -46,6 +47,7 @@ class LocalRun:
 
     def stop(self) -> None:
         """Ask the agents to end the run; asked twice, they kill their workers at once."""
+        self._is_stopped = True
         if self.is_running:
             self._controller.send_signal(signal.SIGTERM)
 
@@ -84,6 +86,8 @@ class LocalRun:
 
     def _make_report(self) -> Report:
         """Compose the report where the agent of node 0 left none."""
+        if self._is_stopped:  # before the agents were there to write it
+            return self._make_bare_report("CANCELLED", make_cancel_code("SIGTERM"), "cancelled", None)
         said = read_agent_output(self._folder.path).splitlines()
         cause = Outcome(
             node_rank=0,
@@ -93,13 +97,16 @@ class LocalRun:
             log=str(self._folder.path / "submitit"),
             failure_class="lost_node",
         )
+        return self._make_bare_report("FAILED", EXIT_FAILED, "lost_node", cause)
+
+    def _make_bare_report(self, state: str, exit_code: int, failure_class: str, cause: Outcome | None) -> Report:
         return Report(
             run=self._plan.run_id,
             run_dir=self._plan.run_dir,
             job_id=None,
-            state="FAILED",
-            exit_code=1,
-            failure_class="lost_node",
+            state=state,
+            exit_code=exit_code,
+            failure_class=failure_class,
             world_size=self._plan.world_size,
             num_nodes=self._plan.num_nodes,
             root_cause=cause,
@@ -119,7 +126,9 @@ def watch(run: LocalRun, *, out: TextIO) -> int:
         nonlocal num_asked
         num_asked += 1
         if num_asked == 1:
-            print(f"\n{signal.Signals(number).name}: stopping the run; once more to kill it", file=sys.stderr)
+            print(  # noqa: T201
+                f"\n{signal.Signals(number).name}: stopping the run; once more to kill it", file=sys.stderr
+            )
         run.stop()
 
     began = time.monotonic()
@@ -131,7 +140,8 @@ def watch(run: LocalRun, *, out: TextIO) -> int:
             signal.signal(number, handler)
     if report is None:  # no time limit was given
         return 1
-    print(render_report(report, duration_s=time.monotonic() - began), file=out, flush=True)
+    closing = render_report(report, duration_s=time.monotonic() - began, has_shown_logs=True, shorten=shorten)
+    print(closing, file=out, flush=True)
     return report.exit_code
 
 

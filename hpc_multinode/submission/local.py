@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hpc_multinode.node.environment import LAUNCHER_PID
@@ -18,6 +17,7 @@ from hpc_multinode.submission.shell import make_agent_command, make_local_script
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from hpc_multinode.plan import LaunchPlan
     from hpc_multinode.runs import RunFolder

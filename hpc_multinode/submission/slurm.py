@@ -99,7 +99,7 @@ def submit_slurm(plan: LaunchPlan, folder: RunFolder) -> str:
         words = [line.strip() for line in str(error).splitlines() if line.strip().startswith("sbatch:")]
         raise SubmissionError(
             what="sbatch refuses the job",
-            found="; ".join(words) or str(error),
+            found="\n".join(words) or str(error),
             fix="python -m hpc_multinode render shows what was sent",
         ) from None
 
