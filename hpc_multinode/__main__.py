@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from pathlib import Path
 
@@ -12,6 +13,9 @@ def main() -> None:
         # With -m the current folder stands first: a person's queue.py or logging.py would take the place of Python's
         # own in everything that is imported from here on. It stays at the end for a checkout that is not installed.
         sys.path.append(sys.path.pop(0))
+    # Until the plan is made much is allocated and nothing freed: collecting would only cost time (``launch`` enables
+    # it).
+    gc.disable()
     from hpc_multinode.cli import run  # noqa: PLC0415 - after the path is in order
 
     sys.exit(run(sys.argv[1:]))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import functools
 import re
 import types
 import typing
@@ -188,6 +189,7 @@ def _quote(value: str) -> str:
     return "'" + value.replace("'", "\\'") + "'"
 
 
+@functools.cache
 def _text_keys() -> dict[str, bool]:
     """Map every key of the schema to whether its value is a text."""
     found: dict[str, bool] = {}

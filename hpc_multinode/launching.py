@@ -5,6 +5,7 @@ The one place that leads from a mode to what it does; what a mode needs is impor
 
 from __future__ import annotations
 
+import gc
 import shutil
 import sys
 from typing import TYPE_CHECKING, TextIO
@@ -27,6 +28,7 @@ def launch(plan: LaunchPlan, *, config_text: str, out: TextIO = sys.stdout) -> i
     Raises:
         MultiNodeError: The run could not be handed over.
     """
+    gc.enable()
     if plan.mode == "slurm":
         return _launch_on_slurm(plan, config_text, out)
     folder = RunFolder.create(plan, config_text=config_text)
