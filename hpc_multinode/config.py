@@ -18,6 +18,10 @@ class Mode(Enum):
     slurm = "slurm"
     local = "local"
     debug = "debug"
+    # We are in an srun step already: be the agent of this node now.
+    allocation = "allocation"
+    # One srun step on the allocation that this shell or script holds.
+    step = "step"
 
 
 class StartMethod(Enum):
@@ -132,8 +136,8 @@ class StopConfig:
 class Config:
     """The whole configuration."""
 
-    # Nodes of the run. Count, at least 1.
-    nodes: int = 1
+    # Nodes of the run. Count, at least 1; null: those of the allocation we are in, else 1.
+    nodes: int | None = None
     # Name of the job and first part of the run's id; null: the work's name.
     name: str | None = None
     # Folder that holds the run folders; null: $HPC_MULTINODE_RUN_ROOT, else ./runs.

@@ -25,6 +25,7 @@ class NodeContext:
         devices: Visible devices as opaque strings (an index, a GPU or MIG UUID); empty where there are none.
         restart_count: How often Slurm has requeued the job. Count from 0.
         source: ``slurm-step``, ``slurm-batch`` or ``local``.
+        component: Our component of a heterogeneous job, as Slurm numbers it; empty in any other job.
     """
 
     job_id: str | None
@@ -38,6 +39,7 @@ class NodeContext:
     devices: tuple[str, ...]
     restart_count: int
     source: str
+    component: str = ""
 
     @property
     def world_size(self) -> int:

@@ -14,7 +14,16 @@ from hpc_multinode.runs import RunFolder
 
 if TYPE_CHECKING:
     from hpc_multinode.plan import LaunchPlan
-    from hpc_multinode.submission.foreground import LocalRun
+    from hpc_multinode.submission.controller import Controller
+    from hpc_multinode.submission.foreground import ForegroundRun
+
+_WHERE = {
+    "local": "on this machine",
+    "debug": "in this process",
+    "slurm": "on Slurm",
+    "step": "in this allocation",
+    "allocation": "in this job step",
+}
 
 
 def launch(plan: LaunchPlan, *, config_text: str, out: TextIO = sys.stdout) -> int:
@@ -31,24 +40,27 @@ def launch(plan: LaunchPlan, *, config_text: str, out: TextIO = sys.stdout) -> i
     gc.enable()
     if plan.mode == "slurm":
         return _launch_on_slurm(plan, config_text, out)
+    if plan.mode == "step":
+        from hpc_multinode.submission.step import require_srun  # noqa: PLC0415
+
+        require_srun()
     folder = RunFolder.create(plan, config_text=config_text)
     print(render_header(plan), file=out, flush=True)
     if plan.mode == "debug":
         from hpc_multinode.submission.debug import run_debug  # noqa: PLC0415
 
         return run_debug(plan, folder)
-    from hpc_multinode.submission.foreground import LocalRun, watch  # noqa: PLC0415
-    from hpc_multinode.submission.local import start_local  # noqa: PLC0415
+    from hpc_multinode.submission.foreground import ForegroundRun, watch  # noqa: PLC0415
 
     try:
-        controller = start_local(plan, folder, is_foreground=True)
+        controller = _start_agents(plan, folder)
     except BaseException:  # a Ctrl-C just now: nothing has started, so nothing stays
         shutil.rmtree(folder.path)
         raise
-    return watch(LocalRun(plan, folder, controller), out=out)
+    return watch(ForegroundRun(plan, folder, controller), out=out)
 
 
-def start_in_background(plan: LaunchPlan, *, config_text: str, work_pickle: bytes) -> LocalRun:
+def start_in_background(plan: LaunchPlan, *, config_text: str, work_pickle: bytes) -> ForegroundRun:
     """Start a run on this machine for a Python caller, who waits for it when they like.
 
     Args:
@@ -56,11 +68,11 @@ def start_in_background(plan: LaunchPlan, *, config_text: str, work_pickle: byte
         config_text: The resolved configuration as YAML.
         work_pickle: The work, with its arguments.
     """
-    from hpc_multinode.submission.foreground import LocalRun  # noqa: PLC0415
+    from hpc_multinode.submission.foreground import ForegroundRun  # noqa: PLC0415
     from hpc_multinode.submission.local import start_local  # noqa: PLC0415
 
     folder = RunFolder.create(plan, config_text=config_text, work_pickle=work_pickle)
-    return LocalRun(plan, folder, start_local(plan, folder, is_foreground=False))
+    return ForegroundRun(plan, folder, start_local(plan, folder, is_foreground=False))
 
 
 def render_header(plan: LaunchPlan) -> str:
@@ -70,12 +82,20 @@ def render_header(plan: LaunchPlan) -> str:
     work = shorten(plan.work.file) if plan.work.file else plan.work.name or "work"
     name = f":{plan.work.name}" if plan.work.file and plan.work.name else ""
     size = f"{plan.num_nodes} x {plan.local_world_size} = {plan.world_size} worker{'s' * (plan.world_size != 1)}"
-    where = {"local": "on this machine", "debug": "in this process", "slurm": "on Slurm"}[plan.mode]
     run_dir = shorten(plan.run_dir)
     logs = f"{run_dir}/attempt-0/rank*.log" if plan.mode != "debug" else "this terminal"
-    return (
-        f"{plan.strategy.name}: {work}{name} on {size}, {where}, {_describe_gpus(plan)}\nrun:  {run_dir}\nlogs: {logs}"
-    )
+    first = f"{plan.strategy.name}: {work}{name} on {size}, {_WHERE[plan.mode]}, {_describe_gpus(plan)}"
+    return f"{first}\nrun:  {run_dir}\nlogs: {logs}"
+
+
+def _start_agents(plan: LaunchPlan, folder: RunFolder) -> Controller:
+    if plan.mode == "step":
+        from hpc_multinode.submission.step import start_step  # noqa: PLC0415
+
+        return start_step(plan, folder)
+    from hpc_multinode.submission.local import start_local  # noqa: PLC0415
+
+    return start_local(plan, folder, is_foreground=True)
 
 
 def _describe_gpus(plan: LaunchPlan) -> str:

@@ -9,12 +9,13 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO
 
-from hpc_multinode.node.worker import TRACEBACK_HEADER
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+# After this line a log holds nothing but the traceback, which the agent has been told too: whoever shows the log as it
+# grows stops here, so that a failure is told once.
+TRACEBACK_HEADER = "hpc_multinode: this worker failed, its traceback:"
 _READ_BYTES = 1 << 20
 # A line that grows beyond this is passed on in pieces.
 _MAX_LINE = 1 << 20
@@ -34,10 +35,12 @@ class LogFollower:
 
     Args:
         run_dir: The run's folder; attempts and logs may come later.
+        ranks: Global ranks to follow; None: all.
+        first_attempt: Logs of attempts before this one are passed over.
     """
 
-    def __init__(self, run_dir: Path) -> None:
-        self._run_dir = run_dir
+    def __init__(self, run_dir: Path, *, ranks: range | None = None, first_attempt: int = 0) -> None:
+        self._run_dir, self._ranks, self._first_attempt = run_dir, ranks, first_attempt
         self._logs: dict[Path, _Log] = {}
 
     def read_new(self) -> Iterator[tuple[int, str]]:
@@ -74,5 +77,8 @@ class LogFollower:
     def _find_logs(self) -> None:
         for path in self._run_dir.glob("attempt-*/rank*.log"):
             match = _RANK_LOG.fullmatch(path.name)
-            if match and path not in self._logs:
-                self._logs[path] = _Log(rank=int(match[1]), file=path.open("rb"))
+            if match is None or path in self._logs:
+                continue
+            rank, attempt = int(match[1]), int(path.parent.name.partition("-")[2])
+            if attempt >= self._first_attempt and (self._ranks is None or rank in self._ranks):
+                self._logs[path] = _Log(rank=rank, file=path.open("rb"))

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from hpc_multinode.plan import LaunchPlan
-    from hpc_multinode.submission.foreground import LocalRun
+    from hpc_multinode.submission.foreground import ForegroundRun
 
 
 class RunFailedError(MultiNodeError):
@@ -69,7 +69,7 @@ class Run:
         local: Its agents, children of this process.
     """
 
-    def __init__(self, plan: LaunchPlan, local: LocalRun) -> None:
+    def __init__(self, plan: LaunchPlan, local: ForegroundRun) -> None:
         self._plan, self._local = plan, local
         self._report: Report | None = None
 

@@ -39,7 +39,8 @@ class Facts:
         user: Login name.
         mode: Where the agents run; never ``auto``.
         run_root: Absolute folder that holds run folders where the configuration names none.
-        devices: GPUs that this machine shows, as opaque strings.
+        num_allocated: Nodes of the allocation we are in, or None. Count, at least 1.
+        devices: GPUs that this machine, or this node of the allocation, shows, as opaque strings.
         num_cpus: CPUs that this process may use. Count, at least 1.
         python_path: Folders of the submitting process that a plain interpreter would not have on ``sys.path``.
     """
@@ -50,6 +51,7 @@ class Facts:
     user: str
     mode: Mode
     run_root: str
+    num_allocated: int | None
     devices: tuple[str, ...]
     num_cpus: int
     python_path: tuple[str, ...]
@@ -96,7 +98,7 @@ class LaunchPlan:
         run_id: The run's id and its folder's name.
         name: Name for people and for Slurm.
         run_dir: Absolute run folder.
-        mode: ``slurm``, ``local`` or ``debug``.
+        mode: ``slurm``, ``step``, ``allocation``, ``local`` or ``debug``.
         cwd: Working directory of the workers.
         python: Shell words that start Python on the nodes.
         num_nodes: Nodes. Count, at least 1.
@@ -182,15 +184,14 @@ def make_run_name(config: Config, target: WorkTarget | None) -> str:
     return PurePosixPath(target.file).stem if target is not None else "work"
 
 
-def make_run_id(name: str, *, stamp: str, digits: str) -> str:
+def make_run_id(name: str, *parts: str) -> str:
     """Compose a run's id, which is safe as a folder's name.
 
     Args:
         name: The run's name.
-        stamp: Date and time, ``YYYYmmdd-HHMMSS``.
-        digits: Four random hexadecimal digits.
+        parts: What tells it from other runs of that name: date, time and random digits, or job and step.
     """
-    return f"{_UNSAFE.sub('-', name).strip('-.')[:_MAX_ID] or 'run'}-{stamp}-{digits}"
+    return "-".join([_UNSAFE.sub("-", name).strip("-.")[:_MAX_ID] or "run", *parts])
 
 
 def make_plan(config: Config, *, facts: Facts, target: WorkTarget | None, keeps_results: bool = False) -> LaunchPlan:
@@ -210,9 +211,9 @@ def make_plan(config: Config, *, facts: Facts, target: WorkTarget | None, keeps_
     run_id = config.run_id or facts.run_id
     _check_names(name, run_id)
     mode = facts.mode
-    is_local = mode is not Mode.slurm
-    num_nodes = 1 if mode is Mode.debug else config.nodes
-    workers = 1 if mode is Mode.debug else _workers_per_node(config, facts, is_local=is_local)
+    is_local = mode in (Mode.local, Mode.debug)
+    num_nodes = 1 if mode is Mode.debug else _count_nodes(config, facts)
+    workers = 1 if mode is Mode.debug else _count_workers(config, facts, num_nodes=num_nodes, is_shared=is_local)
     root = PurePosixPath(facts.cwd) / (config.run_root or facts.run_root)
     return LaunchPlan(
         run_id=run_id,
@@ -224,10 +225,10 @@ def make_plan(config: Config, *, facts: Facts, target: WorkTarget | None, keeps_
         num_nodes=num_nodes,
         local_world_size=workers,
         node_devices=_share_devices(config, facts, num_nodes) if is_local else None,
-        gpus_per_node=config.resources.gpus_per_node,
+        gpus_per_node=_count_gpus(config, facts),
         threads=max(1, facts.num_cpus // (num_nodes * workers)) if is_local else None,
         env=_make_env(config.env),
-        sbatch=_make_sbatch(config, name=name),
+        sbatch=_make_sbatch(config, name=name, num_nodes=num_nodes),
         srun_args=tuple(config.resources.srun_args),
         setup=tuple(config.cluster.setup),
         teardown=tuple(config.cluster.teardown),
@@ -301,7 +302,25 @@ def _check_names(name: str, run_id: str) -> None:
         )
 
 
-def _workers_per_node(config: Config, facts: Facts, *, is_local: bool) -> int:
+def _count_nodes(config: Config, facts: Facts) -> int:
+    nodes = config.nodes if config.nodes is not None else facts.num_allocated or 1
+    if facts.mode is Mode.step and facts.num_allocated is not None and nodes > facts.num_allocated:
+        raise ConfigError(
+            what="the allocation has fewer nodes than the run asks for",
+            found=f"nodes={nodes}, the allocation that we are in has {facts.num_allocated}",
+            fix=f"nodes={facts.num_allocated}, or cluster=slurm to submit a job of its own",
+        )
+    return nodes
+
+
+def _count_gpus(config: Config, facts: Facts) -> int | None:
+    """Return the GPUs a node that the run counts on: those asked for, else those of the allocation that we are in."""
+    if config.resources.gpus_per_node is None and facts.mode in (Mode.step, Mode.allocation) and facts.devices:
+        return len(facts.devices)
+    return config.resources.gpus_per_node
+
+
+def _count_workers(config: Config, facts: Facts, *, num_nodes: int, is_shared: bool) -> int:
     if config.strategy.is_one_worker_a_node:
         return 1
     resources = config.resources
@@ -309,7 +328,7 @@ def _workers_per_node(config: Config, facts: Facts, *, is_local: bool) -> int:
         return resources.workers_per_node
     if resources.gpus_per_node is not None:
         return max(1, resources.gpus_per_node)
-    return max(1, len(facts.devices) // config.nodes) if is_local else 1
+    return max(1, len(facts.devices) // (num_nodes if is_shared else 1))
 
 
 def _share_devices(config: Config, facts: Facts, num_nodes: int) -> tuple[tuple[str, ...], ...]:
@@ -344,12 +363,12 @@ def _make_env(values: Mapping[str, Any]) -> dict[str, str]:
     return env
 
 
-def _make_sbatch(config: Config, *, name: str) -> dict[str, Any]:
+def _make_sbatch(config: Config, *, name: str, num_nodes: int) -> dict[str, Any]:
     """List the options of sbatch: only what was asked for, each by its long name."""
     resources = config.resources
     options: dict[str, Any] = {
         "job-name": name,
-        "nodes": config.nodes,
+        "nodes": num_nodes,
         "ntasks-per-node": 1,
         "gpus-per-node": resources.gpus_per_node or None,
         "cpus-per-task": resources.cpus_per_node,

@@ -19,17 +19,25 @@ from hpc_multinode.config import Config, Mode
 from hpc_multinode.devices import count_machine_gpus, parse_visible_devices
 from hpc_multinode.errors import ConfigError, SubmissionError, WorkError
 from hpc_multinode.plan import Facts, LaunchPlan, make_plan, make_run_id, make_run_name
+from hpc_multinode.slurm.environment import has_job, is_plain_step, parse_allocated_nodes, parse_gpus_on_node
 from hpc_multinode.work import WorkTarget, check_call, check_class, check_imports, check_modules, find_target
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+
+    from hpc_multinode.context import NodeContext
 
 RUN_ROOT = "HPC_MULTINODE_RUN_ROOT"
 _OUR_PACKAGE = "hpc_multinode."
 
 
 def prepare_plan(
-    config: Config, *, cwd: Path, python_path: Sequence[str] = (), has_own_object: bool = False
+    config: Config,
+    *,
+    cwd: Path,
+    python_path: Sequence[str] = (),
+    has_own_object: bool = False,
+    place: NodeContext | None = None,
 ) -> LaunchPlan:
     """Turn a configuration into a plan that is known to be sound.
 
@@ -38,6 +46,7 @@ def prepare_plan(
         cwd: Where the person stands.
         python_path: Folders that workers need on ``sys.path`` beside a plain interpreter's own.
         has_own_object: The work is an object of the calling process and travels in the run folder.
+        place: This process's place in the step that it is in, where it is to be the agent itself.
 
     Raises:
         ConfigError: A value is wrong.
@@ -46,7 +55,7 @@ def prepare_plan(
     """
     target = None if has_own_object else _find_work(config, cwd)
     executor_folders = _prepare_executor(config, cwd)
-    facts = _gather_facts(config, target, cwd=cwd, python_path=(*executor_folders, *python_path))
+    facts = _gather_facts(config, target, cwd=cwd, python_path=(*executor_folders, *python_path), place=place)
     plan = make_plan(config, facts=facts, target=target, keeps_results=has_own_object)
     if config.cluster.python is None:  # the nodes run this very interpreter, so what it lacks they lack
         check_modules(plan.strategy.preload, wanted_by=f"strategy={plan.strategy.name}")
@@ -85,12 +94,17 @@ def _prepare_executor(config: Config, cwd: Path) -> tuple[str, ...]:
     return target.folders
 
 
-def _gather_facts(config: Config, target: WorkTarget | None, *, cwd: Path, python_path: Sequence[str]) -> Facts:
-    mode = _decide_mode(config.cluster.mode)
-    now = datetime.now(timezone.utc).astimezone()
-    run_id = make_run_id(
-        make_run_name(config, target), stamp=now.strftime("%Y%m%d-%H%M%S"), digits=secrets.token_hex(2)
-    )
+def _gather_facts(
+    config: Config, target: WorkTarget | None, *, cwd: Path, python_path: Sequence[str], place: NodeContext | None
+) -> Facts:
+    mode = Mode.allocation if place else decide_mode(config.cluster.mode, os.environ)
+    name = make_run_name(config, target)
+    if place is None:
+        now = datetime.now(timezone.utc).astimezone()
+        run_id = make_run_id(name, now.strftime("%Y%m%d-%H%M%S"), secrets.token_hex(2))
+    else:
+        parts = [place.job_id or "", place.step_id or "batch", *([f"het{place.component}"] if place.component else [])]
+        run_id = make_run_id(name, *parts)
     return Facts(
         run_id=run_id,
         cwd=str(cwd),
@@ -98,22 +112,39 @@ def _gather_facts(config: Config, target: WorkTarget | None, *, cwd: Path, pytho
         user=getpass.getuser(),
         mode=mode,
         run_root=str(Path(os.environ.get(RUN_ROOT) or "runs").expanduser()),
-        devices=_see_devices() if mode is not Mode.slurm else (),
+        num_allocated=place.num_nodes if place else parse_allocated_nodes(os.environ) if mode is Mode.step else None,
+        devices=see_devices(mode),
         num_cpus=len(os.sched_getaffinity(0)),
         python_path=tuple(python_path),
     )
 
 
-def _see_devices() -> tuple[str, ...]:
+def see_devices(mode: Mode) -> tuple[str, ...]:
+    """Return the GPUs that a process of this mode sees here, as opaque strings; none on a login node."""
+    if mode is Mode.slurm:  # this machine's are not the job's
+        return ()
     visible = parse_visible_devices(os.environ)
-    return tuple(str(index) for index in range(count_machine_gpus())) if visible is None else visible
+    if visible is not None:
+        return visible
+    is_allocated = mode in (Mode.allocation, Mode.step)
+    count = (parse_gpus_on_node(os.environ) or 0) if is_allocated else count_machine_gpus()
+    return tuple(str(index) for index in range(count))
 
 
-def _decide_mode(mode: Mode) -> Mode:
-    has_sbatch = shutil.which("sbatch") is not None
-    if mode is Mode.auto:
-        return Mode.slurm if has_sbatch else Mode.local
-    return mode
+def decide_mode(mode: Mode, environ: Mapping[str, str]) -> Mode:
+    """Return where the agents run: ``auto`` is settled by what is around us.
+
+    Args:
+        mode: As configured.
+        environ: Normally ``os.environ``; its PATH is searched for sbatch.
+    """
+    if mode is not Mode.auto:
+        return mode
+    if is_plain_step(environ):
+        return Mode.allocation
+    if has_job(environ):
+        return Mode.step
+    return Mode.slurm if shutil.which("sbatch", path=environ.get("PATH")) is not None else Mode.local
 
 
 def require_sbatch() -> None:

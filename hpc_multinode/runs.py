@@ -33,13 +33,16 @@ class RunFolder:
     is_private: bool = True
 
     @classmethod
-    def create(cls, plan: LaunchPlan, *, config_text: str, work_pickle: bytes | None = None) -> RunFolder:
+    def create(
+        cls, plan: LaunchPlan, *, config_text: str, work_pickle: bytes | None = None, may_exist: bool = False
+    ) -> RunFolder:
         """Make the folder of a new run and write what the nodes need into it.
 
         Args:
             plan: The run.
             config_text: The resolved configuration as YAML.
             work_pickle: The work as an object, where it has no source of its own.
+            may_exist: An earlier attempt of the same job step may have made it.
 
         Raises:
             ConfigError: The folder is there already, or cannot be made.
@@ -49,6 +52,8 @@ class RunFolder:
             folder._make_parents()
             folder.make(folder.path)
         except FileExistsError:
+            if may_exist:
+                return folder
             raise ConfigError(
                 what="a run of this id is there already", found=str(folder.path), fix="leave run_id out, or change it"
             ) from None

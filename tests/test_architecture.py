@@ -26,13 +26,13 @@ ALLOWED = {
     "work": {"errors", "arguments"},
     "compose": {"errors", "config", "assets"},
     "executors": SHARED,
-    "node": SHARED | {"executors"},
-    "logs": {"node"},
+    "node": SHARED | {"executors", "logs"},
+    "logs": set(),
     "preparation": SHARED | {"work"},
     "submission": SHARED | {"node", "logs"},
     "launching": SHARED | {"submission", "preparation"},
     "multinode": SHARED | {"compose", "preparation", "launching", "submission"},
-    "cli": SHARED | {"compose", "preparation", "launching", "submission"},
+    "cli": SHARED | {"compose", "preparation", "launching", "submission", "node"},
     "lite": set(),
 }
 

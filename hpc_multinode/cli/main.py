@@ -16,8 +16,10 @@ from hpc_multinode.errors import ConfigError, MultiNodeError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-VERBS = ("submit", "render")
-_OPTIONS = ("--help", "--version", "--config-dir")
+VERBS = ("submit", "render", "context")
+_WITH_JSON = ("context",)
+_FLAGS = {"--help": "wants_help", "-h": "wants_help", "--version": "wants_version", "--json": "wants_json"}
+_OPTIONS = ("--help", "--version", "--config-dir", "--json")
 
 
 @dataclass(slots=True)
@@ -31,6 +33,7 @@ class CommandLine:
         script_argv: What stood after ``--``.
         wants_help: ``--help`` was among the words.
         wants_version: ``--version`` was.
+        wants_json: ``--json`` was.
     """
 
     verb: str = "submit"
@@ -39,6 +42,7 @@ class CommandLine:
     script_argv: list[str] | None = None
     wants_help: bool = False
     wants_version: bool = False
+    wants_json: bool = False
 
 
 def run(argv: Sequence[str]) -> int:
@@ -82,10 +86,8 @@ def parse_command_line(argv: Sequence[str]) -> CommandLine:
         line.verb = _require_verb(words.pop(0))
     while words:
         word = words.pop(0)
-        if word in ("-h", "--help"):
-            line.wants_help = True
-        elif word == "--version":
-            line.wants_version = True
+        if word in _FLAGS and (word != "--json" or line.verb in _WITH_JSON):
+            setattr(line, _FLAGS[word], True)
         elif word == "--config-dir" and words:
             line.config_dirs.append(words.pop(0))
         elif word.startswith("--config-dir="):
@@ -114,6 +116,8 @@ def _require_verb(word: str) -> str:
 def _unknown_option(word: str) -> ConfigError:
     if word == "--config-dir":
         return ConfigError(what="--config-dir names no folder", found="it is the last word", fix="--config-dir FOLDER")
+    if word == "--json":
+        return ConfigError(what="this verb has no --json", found=word, fix=f"it goes with {', '.join(_WITH_JSON)}")
     if word in ("-m", "--multirun"):
         return ConfigError(
             what="sweeps are not supported by this version", found=word, fix="start one run for each point"

@@ -12,17 +12,16 @@ from hpc_multinode.preparation import prepare_plan
 
 if TYPE_CHECKING:
     from hpc_multinode.cli.main import CommandLine
+    from hpc_multinode.config import Config
+    from hpc_multinode.context import NodeContext
     from hpc_multinode.plan import LaunchPlan
 
 
-def make_plan_from(line: CommandLine) -> tuple[LaunchPlan, str]:
-    """Compose and check what was typed.
-
-    Returns:
-        The plan, and the resolved configuration as YAML.
+def compose_from(line: CommandLine) -> Config:
+    """Compose what was typed.
 
     Raises:
-        MultiNodeError: Something in it is wrong.
+        ConfigError: Something in it is wrong.
     """
     config = compose_config(line.overrides, config_dirs=find_config_dirs(line.config_dirs, os.environ))
     if line.script_argv is not None:
@@ -33,5 +32,22 @@ def make_plan_from(line: CommandLine) -> tuple[LaunchPlan, str]:
                 fix="strategy=script for a script's own command line, or work.kwargs.NAME=... for a function",
             )
         config.work.args = [*config.work.args, *line.script_argv]
+    return config
+
+
+def make_plan_from(line: CommandLine, *, place: NodeContext | None = None) -> tuple[LaunchPlan, str]:
+    """Compose and check what was typed.
+
+    Args:
+        line: The command line.
+        place: This process's place in a job step, where it is to be the agent itself.
+
+    Returns:
+        The plan, and the resolved configuration as YAML.
+
+    Raises:
+        MultiNodeError: Something in it is wrong.
+    """
+    config = compose_from(line)
     text = render_config(config)
-    return prepare_plan(config, cwd=Path.cwd()), text
+    return prepare_plan(config, cwd=Path.cwd(), place=place), text

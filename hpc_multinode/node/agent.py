@@ -80,9 +80,21 @@ class Agent:
         plan: The run.
         node: This node's place in it.
         secret: By which agents know each other.
+        sends_plan: The other nodes get the plan with the start, since they have no run folder to read it from.
+        joined: The link to the coordinator and its first message, where this node has joined already.
     """
 
-    def __init__(self, *, folder: RunFolder, plan: LaunchPlan, node: NodeContext, secret: bytes) -> None:
+    def __init__(
+        self,
+        *,
+        folder: RunFolder,
+        plan: LaunchPlan,
+        node: NodeContext,
+        secret: bytes,
+        sends_plan: bool = False,
+        joined: tuple[Link, dict[str, Any]] | None = None,
+    ) -> None:
+        self._sends_plan, self._joined = sends_plan, joined
         self._folder, self._plan, self._node, self._secret = folder, plan, node, secret
         self._began, self._began_at = time.monotonic(), datetime.now(timezone.utc).astimezone()
         self._events: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
@@ -159,7 +171,10 @@ class Agent:
 
     async def _join(self) -> None:
         try:
-            if self._node.node_rank == 0:
+            if self._joined is not None:
+                self._link, first = self._joined
+                self._put(first)
+            elif self._node.node_rank == 0:
                 self._link = await self._host()
             else:
                 address = LOOPBACK if self._plan.mode == "local" else self._node.hosts[0]
@@ -355,7 +370,9 @@ class Agent:
             port = find_free_port()
         else:
             require_free_port(port, host_name=self._node.host)
+        plan = {"plan": self._plan.to_json()} if self._sends_plan else {}
         return {
+            **plan,
             "main_address": self._node.main_address,
             "main_port": port,
             "attempt": self._folder.make_next_attempt(),

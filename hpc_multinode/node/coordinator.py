@@ -65,12 +65,17 @@ class Coordinator:
         self._hosts[node_rank] = host
         return not self.missing
 
-    def start(self, *, main_address: str, main_port: int, attempt: int) -> list[Message]:
-        """Start the run on all nodes, unless it was stopped before it began."""
+    def start(self, coordinates: Mapping[str, Any]) -> list[Message]:
+        """Start the run on all nodes, unless it was stopped before it began.
+
+        Args:
+            coordinates: What all nodes are told: ``main_address``, ``main_port``, ``attempt``, and the plan where they
+                do not have it.
+        """
         if self._state is not _State.joining:
             return []
         self._state = _State.running
-        return [{"kind": "start", "main_address": main_address, "main_port": main_port, "attempt": attempt}]
+        return [{"kind": "start", **coordinates}]
 
     def hear(self, node_rank: int, message: Mapping[str, Any], *, now: float) -> list[Message]:
         """Take what an agent says.

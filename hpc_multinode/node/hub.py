@@ -9,7 +9,8 @@ import asyncio
 import time
 from typing import TYPE_CHECKING, Any, Protocol
 
-from hpc_multinode.errors import RendezvousError
+from hpc_multinode.errors import EXIT_USAGE, RendezvousError
+from hpc_multinode.node.coordinator import Coordinator
 from hpc_multinode.node.wire import MAX_LINE, HandshakeError, knock, read_message, welcome, write_message
 from hpc_multinode.report import Outcome
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from hpc_multinode.context import NodeContext
-    from hpc_multinode.node.coordinator import Coordinator, Message
+    from hpc_multinode.node.coordinator import Message
 
 _RETRY_S = 0.05
 _CONNECT_S = 5.0
@@ -132,6 +133,11 @@ class Hub:
                 )
                 self._tell(self._coordinator.fail(absent, now=time.monotonic()))
 
+    def hang_up(self) -> None:
+        """Close every agent's line."""
+        for writer in self._writers.values():
+            writer.close()
+
     async def wait_until_left(self, timeout_s: float) -> None:
         """Wait until the other agents have hung up, so that node 0 is the last to end."""
         try:
@@ -172,7 +178,7 @@ class Hub:
             failed = Outcome(node_rank=0, host=host, message=f"{error.what}: {error.found}", failure_class="rendezvous")
             self._tell(self._coordinator.fail(failed, now=time.monotonic()))
             return
-        self._tell(self._coordinator.start(**start))
+        self._tell(self._coordinator.start(start))
 
     def _tell(self, messages: Sequence[Message]) -> None:
         for message in messages:
@@ -185,6 +191,24 @@ class Hub:
         for writer in self._writers.values():
             write_message(writer, message)
         self._local.inbox.put_nowait(message)
+
+
+async def refuse(node: NodeContext, secret: bytes, *, timeout_s: float) -> None:
+    """Tell the other nodes that there will be no run, as far as they come to ask in time.
+
+    Args:
+        node: Node 0.
+        secret: The run's.
+        timeout_s: How long to wait for them, in seconds.
+    """
+    coordinator = Coordinator(num_nodes=node.num_nodes)
+    hub = Hub(coordinator, make_start=dict, finish=lambda: EXIT_USAGE)
+    await hub.listen(node, secret, bind_host=None)
+    began = time.monotonic()
+    while len(coordinator.missing) > 1 and time.monotonic() - began < timeout_s:  # noqa: ASYNC110 - seconds at most
+        await asyncio.sleep(_RETRY_S)
+    hub.hang_up()
+    await hub.wait_until_left(_CONNECT_S)
 
 
 async def join_remote(node: NodeContext, secret: bytes, *, address: str, timeout_s: float) -> SocketLink:

@@ -39,18 +39,51 @@ def parse_local_context(environ: Mapping[str, str], *, plan: LaunchPlan, secret:
             found=f"{_TASK}={task!r}, nodes={plan.num_nodes}",
             fix="start the run with python -m hpc_multinode, not the agent by hand",
         )
-    node_rank = int(task)
-    address = LOOPBACK if plan.main_address is None else render_main_address(plan.main_address, host=hostname)
+    return make_local_context(
+        node_rank=int(task),
+        num_nodes=plan.num_nodes,
+        local_world_size=plan.local_world_size,
+        devices=plan.node_devices[int(task)] if plan.node_devices else (),
+        main_address=plan.main_address,
+        hostname=hostname,
+        identity=(plan.run_dir, plan.user),
+        secret=secret,
+    )
+
+
+def make_local_context(
+    *,
+    node_rank: int,
+    num_nodes: int,
+    local_world_size: int,
+    devices: tuple[str, ...],
+    main_address: str | None,
+    hostname: str,
+    identity: tuple[str, ...],
+    secret: bytes = b"",
+) -> NodeContext:
+    """Compose the place of one of the nodes that stand side by side on this machine.
+
+    Args:
+        node_rank: In ``[0, num_nodes)``.
+        num_nodes: Nodes of the run. Count, at least 1.
+        local_world_size: Workers a node. Count, at least 1.
+        devices: This node's share of the machine's devices.
+        main_address: As given by hand, or None.
+        hostname: This machine's name.
+        identity: What tells the run from others on this machine, for the ports.
+        secret: The run's secret, for the ports.
+    """
     return NodeContext(
         job_id=None,
         step_id=None,
         node_rank=node_rank,
-        num_nodes=plan.num_nodes,
-        hosts=(hostname,) * plan.num_nodes,
-        main_address=address,
-        port_candidates=make_port_candidates("local", plan.run_dir, plan.user, secret=secret),
-        local_world_size=plan.local_world_size,
-        devices=plan.node_devices[node_rank] if plan.node_devices else (),
+        num_nodes=num_nodes,
+        hosts=(hostname,) * num_nodes,
+        main_address=LOOPBACK if not main_address else render_main_address(main_address, host=hostname),
+        port_candidates=make_port_candidates("local", *identity, secret=secret),
+        local_world_size=local_world_size,
+        devices=devices,
         restart_count=0,
         source="local",
     )

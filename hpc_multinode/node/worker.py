@@ -15,6 +15,7 @@ from hpc_multinode.arguments import OFFERED_NAMES, RANK_NAMES
 from hpc_multinode.context import WorkerContext
 from hpc_multinode.errors import EXIT_FAILED, MultiNodeError
 from hpc_multinode.executors.loading import load_executor, load_work
+from hpc_multinode.logs import TRACEBACK_HEADER
 from hpc_multinode.runs import RunFolder
 
 if TYPE_CHECKING:
@@ -23,9 +24,6 @@ if TYPE_CHECKING:
     from hpc_multinode.node.spec import WorkerSpec
     from hpc_multinode.plan import LaunchPlan
 
-# After this line a log holds nothing but the traceback, which the agent has been told too: whoever shows the log as it
-# grows stops here, so that a failure is told once.
-TRACEBACK_HEADER = "hpc_multinode: this worker failed, its traceback:"
 _MAX_MESSAGE = 4_000
 _MAX_LINES = 40
 _MAX_LINE = 400

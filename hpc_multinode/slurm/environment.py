@@ -165,6 +165,24 @@ def parse_gpus_on_node(environ: Mapping[str, str]) -> int | None:
     return sum(parse_gpus_option(per_node.value, source=per_node.name).values()) if per_node else None
 
 
+def parse_allocated_nodes(environ: Mapping[str, str]) -> int:
+    """Return how many nodes the job has that this shell, script or notebook belongs to. Count, at least 1.
+
+    Raises:
+        SlurmEnvironmentError: The variables do not tell, as after a login through ssh.
+    """
+    if _read_components(environ):
+        raise _no_component(environ)
+    count = _find(environ, "SLURM_JOB_NUM_NODES", "SLURM_NNODES")
+    if count is None:
+        raise SlurmEnvironmentError(
+            what="this shell knows its job, but not the job's nodes",
+            found=f"{_where(environ)}, SLURM_JOB_NUM_NODES and SLURM_NNODES are unset",
+            fix="cluster=local for this machine alone, or start the run from salloc, sbatch or srun",
+        )
+    return _parse(count, 1)
+
+
 def parse_node_context(
     environ: Mapping[str, str],
     *,
@@ -241,6 +259,7 @@ def parse_node_context(
         devices=_check_devices(environ, gpus_per_node),
         restart_count=restart_count,
         source=scope.source,
+        component=scope.component,
     )
 
 

@@ -8,10 +8,9 @@ import sys
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
-from hpc_multinode.context import NodeContext
 from hpc_multinode.node.coordinator import Coordinator
 from hpc_multinode.node.environment import make_node_env, make_worker_env
-from hpc_multinode.node.local import LOOPBACK
+from hpc_multinode.node.local import LOOPBACK, make_local_context
 from hpc_multinode.node.spec import WorkerSpec
 from hpc_multinode.node.supervisor import Supervisor
 from hpc_multinode.node.verdict import compose_report
@@ -20,6 +19,7 @@ from hpc_multinode.ports import find_free_port
 from hpc_multinode.runs import REPORT
 
 if TYPE_CHECKING:
+    from hpc_multinode.context import NodeContext
     from hpc_multinode.plan import LaunchPlan
     from hpc_multinode.runs import RunFolder
 
@@ -27,18 +27,14 @@ if TYPE_CHECKING:
 def run_debug(plan: LaunchPlan, folder: RunFolder) -> int:
     """Run the work here and return the run's exit code."""
     attempt = folder.make_next_attempt()
-    node = NodeContext(
-        job_id=None,
-        step_id=None,
+    node = make_local_context(
         node_rank=0,
         num_nodes=1,
-        hosts=(socket.gethostname(),),
-        main_address=LOOPBACK,
-        port_candidates=(),
         local_world_size=1,
         devices=plan.node_devices[0] if plan.node_devices else (),
-        restart_count=0,
-        source="local",
+        main_address=None,
+        hostname=socket.gethostname(),
+        identity=(plan.run_dir,),
     )
     port = plan.main_port or find_free_port()
     env = make_worker_env(

@@ -1,4 +1,4 @@
-"""A run on this machine, watched to its end: its ranks' lines as they come, Ctrl-C, and the closing text."""
+"""A run of our own children, watched to its end: its ranks' lines as they come, Ctrl-C, and the closing text."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from hpc_multinode.errors import EXIT_FAILED
 from hpc_multinode.logs import LogFollower
 from hpc_multinode.report import Outcome, Report, make_cancel_code, render_report
 from hpc_multinode.runs import REPORT, RunFolder
-from hpc_multinode.submission.local import read_agent_output
+from hpc_multinode.submission.controller import read_output
 
 if TYPE_CHECKING:
-    import subprocess
     from collections.abc import Callable
     from types import FrameType
 
     from hpc_multinode.plan import LaunchPlan
+    from hpc_multinode.submission.controller import Controller
 
 _POLL_S = 0.03
 _STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-class LocalRun:
-    """A run whose agents are children of this process.
+class ForegroundRun:
+    """A run whose agents were started by a child of this process.
 
     Args:
         plan: The run.
         folder: Its folder.
-        controller: submitit's controller, which passes SIGTERM on to the agents.
+        controller: submitit's controller or srun.
     """
 
-    def __init__(self, plan: LaunchPlan, folder: RunFolder, controller: subprocess.Popen[bytes]) -> None:
+    def __init__(self, plan: LaunchPlan, folder: RunFolder, controller: Controller) -> None:
         self._plan, self._folder, self._controller = plan, folder, controller
         self._is_stopped = False
         self._follower = LogFollower(folder.path)
@@ -43,13 +43,13 @@ class LocalRun:
     @property
     def is_running(self) -> bool:
         """Say whether the agents are still there."""
-        return self._controller.poll() is None
+        return self._controller.process.poll() is None
 
     def stop(self) -> None:
         """Ask the agents to end the run; asked twice, they kill their workers at once."""
         self._is_stopped = True
         if self.is_running:
-            self._controller.send_signal(signal.SIGTERM)
+            self._controller.ask_to_stop()
 
     def wait(self, *, show: Callable[[int, str], None] | None = None, timeout_s: float | None = None) -> Report | None:
         """Wait for the end of the run.
@@ -88,7 +88,7 @@ class LocalRun:
         """Compose the report where the agent of node 0 left none."""
         if self._is_stopped:  # before the agents were there to write it
             return self._make_bare_report("CANCELLED", make_cancel_code("SIGTERM"), "cancelled", None)
-        said = read_agent_output(self._folder.path).splitlines()
+        said = read_output(self._folder.path).splitlines()
         cause = Outcome(
             node_rank=0,
             host=os.uname().nodename,
@@ -113,7 +113,7 @@ class LocalRun:
         )
 
 
-def watch(run: LocalRun, *, out: TextIO) -> int:
+def watch(run: ForegroundRun, *, out: TextIO) -> int:
     """Show a run until its end and return its exit code; Ctrl-C, SIGTERM and a closed terminal end the run.
 
     Args:

@@ -1,28 +1,25 @@
 """Agents side by side on this machine, as the tasks of submitit's local executor.
 
 What is submitit's own there and would surprise is settled here: outer variables are not passed on, there is no time
-limit, ``CUDA_VISIBLE_DEVICES`` stays the person's, and a Ctrl-C in the terminal reaches the launcher alone.
+limit, and ``CUDA_VISIBLE_DEVICES`` stays the person's.
 """
 
 from __future__ import annotations
 
 import os
-import subprocess
+import signal
 import sys
 from typing import TYPE_CHECKING
 
 from hpc_multinode.node.environment import LAUNCHER_PID
 from hpc_multinode.slurm.environment import is_leaking
-from hpc_multinode.submission.shell import make_agent_command, make_local_script
+from hpc_multinode.submission.controller import Controller, start_controller
+from hpc_multinode.submission.shell import make_agent_command
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
     from hpc_multinode.plan import LaunchPlan
     from hpc_multinode.runs import RunFolder
 
-CONTROLLER_LOG = "controller.log"
 # The program by which submitit's LocalExecutor starts and watches tasks. Its Python side (start_controller) passes all
 # of os.environ on and leaves the controller in the terminal's process group, so the program is started from here.
 CONTROLLER_MODULE = "submitit.local._local"
@@ -30,48 +27,24 @@ CONTROLLER_MODULE = "submitit.local._local"
 _NO_LIMIT_S = 10**10
 
 
-def start_local(plan: LaunchPlan, folder: RunFolder, *, is_foreground: bool) -> subprocess.Popen[bytes]:
-    """Start the agents and return their controller, whose SIGTERM it passes on to them.
+def start_local(plan: LaunchPlan, folder: RunFolder, *, is_foreground: bool) -> Controller:
+    """Start the agents and return their controller, which passes a SIGTERM on to them.
 
     Args:
         plan: The run.
         folder: Its folder, already written.
         is_foreground: The run is to end with this process.
     """
-    submitit_folder = folder.path / "submitit"
-    folder.make(submitit_folder)
     env = {name: value for name, value in os.environ.items() if not is_leaking(name)}
     env.update(_make_controller_env(plan))
     if is_foreground:
         env[LAUNCHER_PID] = str(os.getpid())
-    script = make_local_script(plan, [sys.executable, "-m", CONTROLLER_MODULE, str(submitit_folder)])
-    log = folder.open_append(submitit_folder / CONTROLLER_LOG)
-    try:
-        return subprocess.Popen(  # noqa: S603 - the words are ours, quoted
-            ["/bin/bash", "-c", script],
-            env=env,
-            # The run folder holds no modules, so nothing of the person's shadows submitit's or ours.
-            cwd=plan.run_dir,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
-    finally:
-        os.close(log)
+    words = [sys.executable, "-m", CONTROLLER_MODULE, str(folder.path / "submitit")]
+    process = start_controller(plan, folder, words, env=env)
+    return Controller(process=process, ask_to_stop=lambda: process.send_signal(signal.SIGTERM))
 
 
-def read_agent_output(folder: Path) -> str:
-    """Return what controller and agents have printed, for the case that there is no report."""
-    parts = []
-    for file in sorted((folder / "submitit").iterdir()):
-        text = file.read_text(errors="replace").strip()
-        if text:
-            parts.append(text)
-    return "\n".join(parts)
-
-
-def _make_controller_env(plan: LaunchPlan) -> Mapping[str, str]:
+def _make_controller_env(plan: LaunchPlan) -> dict[str, str]:
     return {
         "SUBMITIT_EXECUTOR": "local",
         "SUBMITIT_LOCAL_COMMAND": make_agent_command(plan),

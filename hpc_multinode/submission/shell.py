@@ -10,6 +10,9 @@ if TYPE_CHECKING:
 
     from hpc_multinode.plan import LaunchPlan
 
+# Seconds that srun gives the other tasks after the first has ended well; the agents agree on their end within them.
+_SRUN_WAIT_S = 60
+
 
 def make_agent_command(plan: LaunchPlan) -> str:
     """Return the shell words that start one agent; its working directory is to be the run folder."""
@@ -30,17 +33,29 @@ def make_setup(lines: Sequence[str]) -> list[str]:
     return ["set -o pipefail", *wrapped, "set +o pipefail"]
 
 
-def make_local_script(plan: LaunchPlan, controller: Sequence[str]) -> str:
-    """Compose a shell script that runs the controller between set-up and teardown and ends with its exit code."""
-    command = shlex.join(controller)
+def make_srun_options(plan: LaunchPlan) -> list[str]:
+    """Return the options of srun by which agents are started: one on each node, and a bad end of one ends all."""
+    return [
+        "--ntasks-per-node=1",
+        "--kill-on-bad-exit=1",
+        f"--wait={_SRUN_WAIT_S}",
+        f"--chdir={plan.run_dir}",
+        "--export=ALL",
+        *plan.srun_args,
+    ]
+
+
+def make_foreground_script(plan: LaunchPlan, words: Sequence[str]) -> str:
+    """Compose a shell script that runs a program between set-up and teardown and ends with its exit code."""
+    command = shlex.join(words)
     if not plan.teardown:
         return "\n".join([*make_setup(plan.setup), f"exec {command}"])
     return "\n".join(
         [
             *make_setup(plan.setup),
-            f"{command} & controller=$!",
-            "trap 'kill -TERM $controller' TERM",
-            "while kill -0 $controller 2>/dev/null; do wait $controller; code=$?; done",
+            f"{command} & program=$!",
+            "trap 'kill -TERM $program' TERM",
+            "while kill -0 $program 2>/dev/null; do wait $program; code=$?; done",
             *plan.teardown,
             "exit $code",
         ]

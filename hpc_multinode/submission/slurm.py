@@ -17,7 +17,7 @@ from submitit.core.utils import FailedJobError, FailedSubmissionError
 
 from hpc_multinode.errors import SubmissionError
 from hpc_multinode.slurm.environment import is_leaking
-from hpc_multinode.submission.shell import make_agent_command, make_setup
+from hpc_multinode.submission.shell import make_agent_command, make_setup, make_srun_options
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from hpc_multinode.plan import LaunchPlan
     from hpc_multinode.runs import RunFolder
 
-# Seconds that srun gives the other tasks after the first has ended well; the agents agree on their end within them.
-_SRUN_WAIT_S = 60
 _SUBMITTED = re.compile(r"^Submitted batch job (\d+)\b", re.MULTILINE)
 _PARSABLE = re.compile(r"^(\d+)(?:;\S+)?$", re.MULTILINE)
 
@@ -106,13 +104,7 @@ def submit_slurm(plan: LaunchPlan, folder: RunFolder) -> str:
 
 def _make_parameters(plan: LaunchPlan) -> dict[str, Any]:
     options = dict(plan.sbatch)
-    srun_args = [
-        "--kill-on-bad-exit=1",
-        f"--wait={_SRUN_WAIT_S}",
-        f"--chdir={plan.run_dir}",
-        "--ntasks-per-node=1",
-        "--export=ALL",
-    ]
+    srun_args = make_srun_options(plan)
     if "cpus-per-task" in options:
         # srun does not take it from the job any more since Slurm 22.05.
         srun_args.append(f"--cpus-per-task={options['cpus-per-task']}")
@@ -126,7 +118,7 @@ def _make_parameters(plan: LaunchPlan) -> dict[str, Any]:
         "stderr_to_stdout": True,
         "setup": make_setup(plan.setup) or None,
         "teardown": ["code=$?", *plan.teardown, "exit $code"] if plan.teardown else None,
-        "srun_args": [*srun_args, *plan.srun_args],
+        "srun_args": srun_args,
         "additional_parameters": options,
     }
 

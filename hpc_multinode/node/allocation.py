@@ -1,0 +1,153 @@
+"""``cluster=allocation``: processes that srun has started alone, one a node, become the agents of a run.
+
+Node 0 alone composes the configuration and makes the run folder; the plan comes to the other nodes with the start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+import hashlib
+import hmac
+import os
+import secrets
+import socket
+import sys
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hpc_multinode.errors import MultiNodeError
+from hpc_multinode.logs import LogFollower
+from hpc_multinode.node.agent import Agent
+from hpc_multinode.node.hub import join_remote, refuse
+from hpc_multinode.plan import LaunchPlan
+from hpc_multinode.report import Report, render_report
+from hpc_multinode.runs import REPORT, RunFolder
+from hpc_multinode.slurm.environment import parse_node_context
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from hpc_multinode.context import NodeContext
+
+_SECRET_BYTES = 32
+_POLL_S = 0.05
+# For a plan that did not come: how long the others wait to be told so, and node 0 to tell them.
+_REFUSE_S = 10.0
+_DEFAULT_JOIN_S = 300.0
+
+
+def run_here(prepare: Callable[[NodeContext], tuple[LaunchPlan, str]], *, announce: Callable[[LaunchPlan], str]) -> int:
+    """Be this node's agent in the job step that we are in, and return the exit code of this task.
+
+    Args:
+        prepare: Composes the plan and the configuration's text for node 0's place.
+        announce: Composes the header of a run.
+
+    Raises:
+        MultiNodeError: Our place cannot be known, or on node 0 the plan is wrong; the other nodes have been told.
+    """
+    user = getpass.getuser()
+    node = parse_node_context(os.environ, local_world_size=1, hostname=socket.gethostname(), user=user)
+    secret = _derive_secret(node)
+    if node.node_rank > 0:
+        return asyncio.run(_follow(node, secret))
+    try:
+        plan, config_text = prepare(node)
+        node = _take_size(node, plan)
+        folder = RunFolder.create(plan, config_text=config_text, may_exist=True)
+    except MultiNodeError:
+        if node.num_nodes > 1:
+            asyncio.run(refuse(node, secret, timeout_s=_REFUSE_S))
+        raise
+    print(announce(plan), flush=True)  # noqa: T201
+    began = time.monotonic()
+    agent = Agent(folder=folder, plan=plan, node=node, secret=secret, sends_plan=True)
+    code = asyncio.run(_show_while(agent, plan, node))
+    report = Report.from_json((folder.path / REPORT).read_text())
+    closing = render_report(report, duration_s=time.monotonic() - began, has_shown_logs=True)
+    print(closing, flush=True)  # noqa: T201
+    return code
+
+
+async def _follow(node: NodeContext, secret: bytes) -> int:
+    """Wait for node 0's plan and be the agent that it asks for."""
+    link = await join_remote(node, secret, address=node.hosts[0], timeout_s=_DEFAULT_JOIN_S)
+    first = await link.receive()
+    if first is None or first["kind"] != "start":  # node 0 has said why
+        return 0
+    plan = LaunchPlan.from_json(first["plan"])
+    folder = RunFolder(path=Path(plan.run_dir), is_private=plan.is_private)
+    agent = Agent(folder=folder, plan=plan, node=_take_size(node, plan), secret=secret, joined=(link, first))
+    return await _show_while(agent, plan, node)
+
+
+def _take_size(node: NodeContext, plan: LaunchPlan) -> NodeContext:
+    """Return this node's place once the plan tells what is asked of it, and check that the node has it."""
+    checked = parse_node_context(
+        os.environ,
+        local_world_size=plan.local_world_size,
+        hostname=socket.gethostname(),
+        gpus_per_node=plan.gpus_per_node,
+        main_address=plan.main_address,
+        num_nodes=plan.num_nodes,
+        user=plan.user,
+    )
+    return replace(checked, port_candidates=node.port_candidates)
+
+
+async def _show_while(agent: Agent, plan: LaunchPlan, node: NodeContext) -> int:
+    """Print this node's ranks' lines while the agent runs; a reader that is slow holds up nobody but the printing."""
+    first = node.node_rank * plan.local_world_size
+    ended = threading.Event()
+    follower = LogFollower(Path(plan.run_dir), ranks=range(first, first + plan.local_world_size))
+
+    def follow() -> None:
+        while not ended.wait(_POLL_S):
+            _print_all(follower.read_new())
+        _print_all(follower.read_rest())
+        follower.close()
+
+    thread = threading.Thread(target=follow, daemon=True)
+    thread.start()
+    try:
+        return await agent.run()
+    finally:
+        ended.set()
+        thread.join()
+
+
+def _print_all(lines: Iterable[tuple[int, str]]) -> None:
+    for rank, line in lines:
+        sys.stdout.write(f"[{rank}] {line}\n")
+    sys.stdout.flush()
+
+
+def _derive_secret(node: NodeContext) -> bytes:
+    """Derive the run's secret from the person's own, which only their processes can read, and the job step."""
+    identity = f"{node.job_id} {node.step_id} {node.component} {node.restart_count}"
+    return hmac.new(_read_own_secret(), identity.encode(), hashlib.sha256).digest()
+
+
+def _read_own_secret() -> bytes:
+    """Return the person's secret; made by whoever comes first, all at once, and never written again."""
+    state = os.environ.get("XDG_STATE_HOME") or str(Path("~/.local/state").expanduser())
+    path = Path(state) / "hpc_multinode" / "secret"
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    draft = path.with_name(f".secret.{socket.gethostname()}.{os.getpid()}")
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(secrets.token_bytes(_SECRET_BYTES))
+    try:
+        os.link(draft, path)  # fails where another node was first
+    except FileExistsError:
+        pass
+    finally:
+        draft.unlink()
+    return path.read_bytes()

@@ -1,0 +1,153 @@
+"""The agent's own log, and the ends of other logs."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hpc_multinode.node.journal import Journal, read_tail
+from hpc_multinode.runs import RunFolder
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> RunFolder:
+    """Give a run folder with its first attempt."""
+    folder = RunFolder(path=tmp_path / "run")
+    folder.make(folder.path)
+    folder.make_next_attempt()
+    return folder
+
+
+def texts(folder: RunFolder) -> list[str]:
+    """Return the lines of node 1's log without their times."""
+    log = folder.node_log(0, 1).read_text()
+    return [line.partition(" ")[2] for line in log.splitlines()]
+
+
+def test_lines_are_kept_until_the_log_is_known(folder: RunFolder) -> None:
+    """What was said while the nodes were joining comes first in the log."""
+    journal = Journal()
+    journal.write("waiting for node 2")
+    journal.open(folder, 0, 1)
+    journal.write("started")
+    assert texts(folder) == ["waiting for node 2", "started"]
+
+
+def test_nothing_is_written_twice(folder: RunFolder) -> None:
+    """A log that is opened anew, as for another attempt, does not repeat the first one's lines."""
+    journal = Journal()
+    journal.write("first")
+    journal.open(folder, 0, 1)
+    assert folder.make_next_attempt() == 1
+    journal.open(folder, 1, 1)
+    journal.write("second")
+    assert texts(folder) == ["first"]
+    assert folder.node_log(1, 1).read_text().endswith("second\n")
+
+
+def test_each_line_is_written_at_once(folder: RunFolder) -> None:
+    """An agent that is killed leaves all that it said."""
+    journal = Journal()
+    journal.open(folder, 0, 1)
+    journal.write("one")
+    assert texts(folder) == ["one"]
+
+
+def test_a_line_carries_the_time_with_its_zone(folder: RunFolder) -> None:
+    """Times are ISO 8601 to the millisecond."""
+    journal = Journal()
+    journal.open(folder, 0, 1)
+    journal.write("one")
+    line = folder.node_log(0, 1).read_text()
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}[+-]\d\d:\d\d one\n", line)
+
+
+def test_the_log_is_private(folder: RunFolder) -> None:
+    """Nobody else may read it."""
+    Journal().open(folder, 0, 1)
+    assert folder.node_log(0, 1).stat().st_mode & 0o777 == 0o600
+
+
+def test_a_log_that_is_there_is_continued(folder: RunFolder) -> None:
+    """Opening for append keeps what another agent of this node wrote."""
+    folder.node_log(0, 1).write_text("time before\n")
+    journal = Journal()
+    journal.open(folder, 0, 1)
+    journal.write("after")
+    assert texts(folder) == ["before", "after"]
+
+
+def test_text_that_has_no_encoding_is_written_all_the_same(folder: RunFolder) -> None:
+    """A message with a file name that is not UTF-8, as Python carries it, does not end the agent."""
+    journal = Journal()
+    journal.open(folder, 0, 1)
+    journal.write("failed: no such file: data-\udcff.bin")
+    assert texts(folder)[0].startswith("failed: no such file: data-")
+
+
+def test_text_that_has_no_encoding_is_kept_all_the_same(folder: RunFolder) -> None:
+    """The same before the log is known."""
+    journal = Journal()
+    journal.write("failed: data-\udcff.bin")
+    journal.open(folder, 0, 1)
+    assert texts(folder)[0].startswith("failed: data-")
+
+
+def test_a_line_stays_one_line(folder: RunFolder) -> None:
+    """A message of several lines does not leave lines without a time."""
+    journal = Journal()
+    journal.open(folder, 0, 1)
+    journal.write("failed: first\nsecond")
+    log = folder.node_log(0, 1).read_text()
+    assert all(re.match(r"\d{4}-\d\d-\d\dT", line) for line in log.splitlines())
+
+
+def test_the_tail_of_a_short_log_is_all_of_it(tmp_path: Path) -> None:
+    """Every line comes, in order."""
+    (tmp_path / "log").write_text("one\ntwo\n")
+    assert read_tail(str(tmp_path / "log")) == ("one", "two")
+
+
+def test_the_tail_of_no_log_is_nothing(tmp_path: Path) -> None:
+    """A worker that never opened its log has no last lines."""
+    assert read_tail(str(tmp_path / "log")) == ()
+
+
+def test_the_tail_of_an_empty_log_is_nothing(tmp_path: Path) -> None:
+    """A worker that said nothing has no last lines."""
+    (tmp_path / "log").touch()
+    assert read_tail(str(tmp_path / "log")) == ()
+
+
+def test_the_tail_of_a_long_log_is_its_end(tmp_path: Path) -> None:
+    """A log of many megabytes is not read as a whole."""
+    (tmp_path / "log").write_text("".join(f"line {number}\n" for number in range(500_000)))
+    tail = read_tail(str(tmp_path / "log"))
+    assert tail[-2:] == ("line 499998", "line 499999")
+    assert 100 < len(tail) < 5_000
+
+
+def test_a_line_without_end_counts(tmp_path: Path) -> None:
+    """What a killed worker wrote last has no line break."""
+    (tmp_path / "log").write_text("one\nkilled here")
+    assert read_tail(str(tmp_path / "log"))[-1] == "killed here"
+
+
+def test_bytes_that_are_not_utf8_are_shown(tmp_path: Path) -> None:
+    """A log may hold anything."""
+    (tmp_path / "log").write_bytes(b"\xff\xfe bad\nfine\n")
+    first, second = read_tail(str(tmp_path / "log"))
+    assert first.endswith(" bad")
+    assert second == "fine"
+
+
+def test_a_line_of_ten_megabytes_is_cut(tmp_path: Path) -> None:
+    """A line that fills a screen many times over is told in part."""
+    (tmp_path / "log").write_text("x" * 10_000_000)
+    (line,) = read_tail(str(tmp_path / "log"))
+    assert 0 < len(line) <= 1_000

@@ -1,0 +1,135 @@
+"""The ranks' lines as they come."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hpc_multinode.logs import TRACEBACK_HEADER, LogFollower
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+class _Run:
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.follower = LogFollower(root)
+
+    def write(self, data: bytes, *, rank: int = 0, attempt: int = 0) -> None:
+        folder = self.root / f"attempt-{attempt}"
+        folder.mkdir(exist_ok=True)
+        with (folder / f"rank{rank}.log").open("ab") as file:
+            file.write(data)
+
+    def new(self) -> list[tuple[int, str]]:
+        return list(self.follower.read_new())
+
+    def rest(self) -> list[tuple[int, str]]:
+        return list(self.follower.read_rest())
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[_Run]:
+    """Give a run folder without logs, and its follower."""
+    run = _Run(tmp_path)
+    yield run
+    run.follower.close()
+
+
+def test_before_there_are_logs_nothing_is_new(run: _Run) -> None:
+    """Logs may come later than the follower."""
+    assert run.new() == []
+
+
+def test_only_whole_lines_are_passed_on(run: _Run) -> None:
+    """A line comes when it has its end, once."""
+    run.write(b"a\n\nb")
+    assert run.new() == [(0, "a"), (0, "")]
+    run.write(b"c\n")
+    assert run.new() == [(0, "bc")]
+    assert run.new() == []
+
+
+def test_a_last_line_without_end_comes_at_the_end(run: _Run) -> None:
+    """What never got an end is not lost, and told once."""
+    run.write(b"a\nb")
+    assert run.rest() == [(0, "a"), (0, "b")]
+    assert run.rest() == []
+
+
+def test_each_line_has_its_rank(run: _Run) -> None:
+    """Ranks are read from the logs' names, above nine too."""
+    for rank in (2, 11):
+        run.write(f"from {rank}\n".encode(), rank=rank)
+    assert sorted(run.new()) == [(2, "from 2"), (11, "from 11")]
+
+
+def test_the_next_attempt_is_followed_too(run: _Run) -> None:
+    """A restart's logs lie in a folder of their own."""
+    run.write(b"first\n")
+    assert run.new() == [(0, "first")]
+    run.write(b"second\n", attempt=1)
+    assert run.new() == [(0, "second")]
+
+
+def test_other_files_are_no_logs(run: _Run, tmp_path: Path) -> None:
+    """Only ranks' logs are shown."""
+    (tmp_path / "attempt-0").mkdir()
+    for name in ("node0.log", "rankx.log", "rank0.log.bak", "rank0.result.pkl"):
+        (tmp_path / "attempt-0" / name).write_text("x\n")
+    assert run.rest() == []
+
+
+def test_a_letter_cut_in_two_is_put_together(run: _Run) -> None:
+    """A letter of several bytes may come in two writes."""
+    run.write(b"\xc3")
+    assert run.new() == []
+    run.write(b"\xa9\n")
+    assert run.new() == [(0, "\u00e9")]
+
+
+def test_bytes_that_are_no_text_are_shown_as_such(run: _Run) -> None:
+    """A worker may print anything."""
+    run.write(b"a\xff\n")
+    assert run.new() == [(0, "a\ufffd")]
+
+
+def test_carriage_returns_at_the_end_are_dropped(run: _Run) -> None:
+    """Line ends of Windows are line ends; those within a progress bar stay."""
+    run.write(b"1%\r2%\r\n")
+    assert run.new() == [(0, "1%\r2%")]
+
+
+def test_a_traceback_is_kept_out(run: _Run) -> None:
+    """From our header on a log is silent: the report tells it. Other ranks go on."""
+    run.write(f"a\n{TRACEBACK_HEADER}\nTraceback\nx".encode())
+    run.write(b"b\n", rank=1)
+    assert sorted(run.rest()) == [(0, "a"), (1, "b")]
+
+
+def test_an_endless_line_is_passed_on_in_pieces(run: _Run) -> None:
+    """Memory is bounded, and no letter is lost."""
+    run.write(b"x" * 3_000_000 + b"\n")
+    pieces = [text for _, text in run.new()]
+    assert "".join(pieces) == "x" * 3_000_000
+    assert len(pieces) > 1
+
+
+@given(st.lists(st.binary(max_size=8), max_size=8))
+def test_how_it_is_cut_does_not_matter(tmp_path_factory: pytest.TempPathFactory, chunks: list[bytes]) -> None:
+    """Chunk by chunk or all at once gives the same lines."""
+    one, other = (_Run(tmp_path_factory.mktemp("run")) for _ in range(2))
+    seen = []
+    for chunk in chunks:
+        one.write(chunk)
+        seen += one.new()
+    seen += one.rest()
+    other.write(b"".join(chunks))
+    assert seen == other.rest()
+    one.follower.close()
+    other.follower.close()

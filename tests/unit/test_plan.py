@@ -1,0 +1,404 @@
+"""The plan: everything that a run will ask for, decided before anything happens."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hpc_multinode.config import Config, Mode
+from hpc_multinode.errors import ConfigError
+from hpc_multinode.plan import Facts, LaunchPlan, make_plan, make_run_id, make_run_name
+from hpc_multinode.work import WorkTarget
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+FACTS = Facts(
+    run_id="train-1",
+    cwd="/home/ada",
+    python="/opt/py thon/bin/python",
+    user="ada",
+    mode=Mode.slurm,
+    run_root="runs",
+    num_allocated=None,
+    devices=(),
+    num_cpus=8,
+    python_path=("/libs", "/code"),
+)
+HERE = dataclasses.replace(FACTS, mode=Mode.local, devices=("0", "GPU-b", "2"))
+TARGET = WorkTarget(file="/code/train.py", module="train", name="run", folders=("/code",))
+
+
+def _set(config: Config, values: dict[str, Any]) -> Config:
+    for key, value in values.items():
+        *path, last = key.split(".")
+        place: Any = config
+        for part in path:
+            place = getattr(place, part)
+        setattr(place, last, value)
+    return config
+
+
+def _plan(values: dict[str, Any] | None = None, facts: Facts = FACTS, target: WorkTarget | None = TARGET) -> LaunchPlan:
+    return make_plan(_set(Config(), values or {}), facts=facts, target=target)
+
+
+def _refuse(values: dict[str, Any], facts: Facts = FACTS) -> ConfigError:
+    with pytest.raises(ConfigError) as caught:
+        _plan(values, facts)
+    return caught.value
+
+
+def test_a_plan_of_defaults() -> None:
+    """Without settings: one worker on one node, and sbatch is asked for nothing but that."""
+    plan = _plan()
+    assert (plan.run_id, plan.name, plan.run_dir) == ("train-1", "train", "/home/ada/runs/train-1")
+    assert (plan.num_nodes, plan.local_world_size, plan.world_size) == (1, 1, 1)
+    assert plan.sbatch == {"job-name": "train", "nodes": 1, "ntasks-per-node": 1}
+    assert (plan.mode, plan.cwd, plan.user) == ("slurm", "/home/ada", "ada")
+    assert (plan.grace_s, plan.kill_s, plan.join_timeout_s) == (60.0, 5.0, 300.0)
+    assert (plan.node_devices, plan.threads) == (None, None)
+
+
+def test_the_work_is_in_the_plan() -> None:
+    """Workers import from the work's folder, then from where the caller could, each folder once."""
+    work = _plan({"work.args": [1], "work.kwargs": {"lr": 0.1}}).work
+    assert (work.file, work.module, work.name) == ("/code/train.py", "train", "run")
+    assert (work.folders, work.args, work.kwargs) == (("/code", "/libs"), (1,), {"lr": 0.1})
+
+
+def test_python_is_quoted_unless_given() -> None:
+    """Our interpreter is one shell word; a person's command is taken as it is."""
+    assert _plan().python == "'/opt/py thon/bin/python'"
+    assert _plan({"cluster.python": "singularity exec x python"}).python == "singularity exec x python"
+
+
+@pytest.mark.parametrize(
+    ("root", "run_dir"),
+    [("/data", "/data/train-1"), ("rel", "/home/ada/rel/train-1"), (None, "/home/ada/runs/train-1")],
+)
+def test_the_run_root_is_taken_from_where_the_person_stands(root: str | None, run_dir: str) -> None:
+    """Relative roots are below the current folder."""
+    assert _plan({"run_root": root}).run_dir == run_dir
+
+
+@pytest.mark.parametrize(
+    ("values", "workers"),
+    [
+        ({}, 1),
+        ({"resources.gpus_per_node": 4}, 4),
+        ({"resources.gpus_per_node": 0}, 1),
+        ({"resources.gpus_per_node": 4, "resources.workers_per_node": 2}, 2),
+        ({"resources.gpus_per_node": 4, "strategy.is_one_worker_a_node": True}, 1),
+    ],
+)
+def test_workers_on_slurm(values: dict[str, Any], workers: int) -> None:
+    """One worker a GPU asked for, unless said otherwise."""
+    assert _plan(values).local_world_size == workers
+
+
+@pytest.mark.parametrize(
+    ("values", "workers", "devices", "threads"),
+    [
+        ({}, 3, (("0", "GPU-b", "2"),), 2),
+        ({"nodes": 2}, 1, (("0",), ("GPU-b",)), 4),
+        ({"nodes": 4}, 1, ((), (), (), ()), 2),
+        ({"nodes": 2, "resources.gpus_per_node": 1}, 1, (("0",), ("GPU-b",)), 4),
+        ({"nodes": 2, "resources.gpus_per_node": 0}, 1, ((), ()), 4),
+        ({"nodes": 2, "resources.workers_per_node": 9}, 9, (("0",), ("GPU-b",)), 1),
+    ],
+)
+def test_this_machine_is_shared_out(
+    values: dict[str, Any], workers: int, devices: tuple[tuple[str, ...], ...], threads: int
+) -> None:
+    """Nodes side by side share the GPUs seen and the CPUs, no device twice."""
+    plan = _plan(values, HERE)
+    assert (plan.local_world_size, plan.node_devices, plan.threads) == (workers, devices, threads)
+
+
+def test_debug_is_a_world_of_one() -> None:
+    """Whatever is asked, debug runs rank 0 alone with all devices."""
+    plan = _plan({"nodes": 3, "resources.workers_per_node": 2}, dataclasses.replace(HERE, mode=Mode.debug))
+    assert (plan.world_size, plan.node_devices, plan.mode) == (1, (("0", "GPU-b", "2"),), "debug")
+
+
+def test_refuses_more_gpus_than_there_are() -> None:
+    """This machine cannot give what it does not have."""
+    error = _refuse({"nodes": 2, "resources.gpus_per_node": 2}, HERE)
+    assert error.what == "this machine has fewer GPUs than the run asks for"
+    assert error.found == "nodes=2, GPUs asked for each: 2; seen: 0, GPU-b, 2"
+    assert error.fix == "resources=cpu, fewer nodes or resources.gpus_per_node, or cluster=slurm"
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "least"),
+    [
+        ("nodes", 0, 1),
+        ("nodes", -1, 1),
+        ("resources.workers_per_node", 0, 1),
+        ("resources.gpus_per_node", -1, 0),
+        ("resources.cpus_per_node", 0, 1),
+        ("launch.main_port", 0, 1),
+    ],
+)
+def test_refuses_counts_that_are_too_small(key: str, value: int, least: int) -> None:
+    """Counts have a least value."""
+    error = _refuse({key: value})
+    assert (error.what, error.found, error.fix) == (
+        f"{key} is too small", f"{key}={value}", f"{key} is at least {least}",
+    )  # fmt: skip
+
+
+def test_refuses_a_port_that_is_none() -> None:
+    """Ports end at 65535."""
+    error = _refuse({"launch.main_port": 65536})
+    assert (error.what, error.found) == ("launch.main_port is no port", "launch.main_port=65536")
+    assert error.fix == "1 to 65535"
+    assert _plan({"launch.main_port": 65535}).main_port == 65535
+
+
+@pytest.mark.parametrize(
+    "key", ["resources.mem_gb", "launch.join_timeout_s", "stop.grace_s", "stop.kill_s", "strategy.timeout_s"]
+)
+@pytest.mark.parametrize("value", [-1.0, float("inf"), float("nan")])
+def test_refuses_amounts_that_are_none(key: str, value: float) -> None:
+    """Amounts are finite and not negative."""
+    error = _refuse({key: value})
+    assert (error.what, error.found) == (f"{key} is not an amount", f"{key}={value}")
+    assert error.fix == f"{key} is a finite number from 0 on"
+
+
+def test_refuses_more_workers_than_the_strategy_starts() -> None:
+    """Strategy base has one worker a node."""
+    error = _refuse({"strategy.is_one_worker_a_node": True, "resources.workers_per_node": 2})
+    assert error.what == "strategy=base runs one worker on each node, with all its devices"
+    assert error.found == "resources.workers_per_node=2"
+    assert error.fix == "strategy=pytorch_spawn for one worker a GPU, or leave resources.workers_per_node out"
+
+
+def test_an_allocation_gives_its_nodes() -> None:
+    """Within an allocation a run without ``nodes`` takes all, and may take fewer."""
+    facts = dataclasses.replace(FACTS, mode=Mode.step, num_allocated=3)
+    assert [_plan({"nodes": nodes}, facts).num_nodes for nodes in (None, 2)] == [3, 2]
+
+
+def test_refuses_more_nodes_than_the_allocation_has() -> None:
+    """More nodes than there are need a job of their own."""
+    error = _refuse({"nodes": 4}, dataclasses.replace(FACTS, mode=Mode.step, num_allocated=2))
+    assert error.what == "the allocation has fewer nodes than the run asks for"
+    assert error.found == "nodes=4, the allocation that we are in has 2"
+    assert error.fix == "nodes=2, or cluster=slurm to submit a job of its own"
+
+
+# -- names -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_name_is_given_or_the_files() -> None:
+    """The work's file names a run that has no name."""
+    assert make_run_name(Config(), TARGET) == "train"
+    assert make_run_name(Config(name="a b"), TARGET) == "a b"
+    assert make_run_name(Config(), None) == "work"
+
+
+@given(st.text(max_size=300))
+def test_a_run_id_is_safe_as_a_folder(name: str) -> None:
+    """Whatever the name: no slash, blank or leading dot or dash, within a file system's limit, and taken by a plan."""
+    run_id = make_run_id(name, "20260101-000000", "abcd")
+    assert run_id.endswith("-20260101-000000-abcd")
+    assert run_id[0] not in ".-"
+    assert set(run_id) <= set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
+    assert len(run_id) < 255
+    assert _plan({"run_id": run_id}).run_id == run_id
+
+
+def test_refuses_a_name_that_cannot_be_printed() -> None:
+    """A line break or an escape in a name would break the script and the terminal."""
+    error = _refuse({"name": "a\nb"})
+    assert (error.what, error.found) == ("the name holds a character that cannot be printed", "name='a\\nb'")
+    assert error.fix == "name=word"
+
+
+@pytest.mark.parametrize("run_id", ["a b", "..", ".x", "-x", "a/b", "é", "a\n", "x" * 231])
+def test_refuses_a_run_id_that_is_no_folder(run_id: str) -> None:
+    """A run id given by hand is a plain folder name."""
+    error = _refuse({"run_id": run_id})
+    assert (error.what, error.found) == ("run_id cannot be the name of a folder", f"run_id={run_id}")
+    assert error.fix == "letters, digits, dot, dash and underscore, not beginning with dot or dash"
+
+
+# -- variables -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [("x", "x"), (1, "1"), (1.5, "1.5"), ("", ""), ("a b'\n$X", "a b'\n$X"), ("é", "é")]
+)
+def test_variables_become_texts(value: object, text: str) -> None:
+    """Numbers are written out, texts stay."""
+    assert _plan({"env": {"A_1": value}}).env == {"A_1": text}
+
+
+@pytest.mark.parametrize("name", ["", "1A", "A-B", "A B", "É", "A=B", "A\n"])
+def test_refuses_a_variable_name(name: str) -> None:
+    """Names are those of a shell."""
+    error = _refuse({"env": {name: "x"}})
+    assert (error.what, error.found) == ("env holds a name that no shell would take", f"env.{name}")
+    assert error.fix == "letters, digits, underscore"
+
+
+@pytest.mark.parametrize("value", [None, True, [1], {"a": 1}])
+def test_refuses_a_variable_that_is_no_text(value: object) -> None:
+    """What has no one spelling as a text must be quoted."""
+    error = _refuse({"env": {"A": value}})
+    assert (error.what, error.found, error.fix) == (
+        "env.A is not a text", f"env.A={value!r}", 'quote it: A: "..."',
+    )  # fmt: skip
+
+
+def test_refuses_a_nul_in_a_variable() -> None:
+    """No process can be given a NUL."""
+    error = _refuse({"env": {"A": "a\0"}})
+    assert (error.what, error.found, error.fix) == ("env.A holds a NUL", "'a\\x00'", "remove it")
+
+
+# -- options of sbatch -----------------------------------------------------------------------------------------------
+
+
+def test_only_what_was_asked_for_is_an_option() -> None:
+    """Every resource has its long option."""
+    names = ("partition", "account", "qos", "constraint", "nodelist", "exclude", "reservation", "gres")
+    values: dict[str, Any] = {f"resources.{name}": f"my {name}" for name in names}
+    values |= {"resources.gpus_per_node": 4, "resources.cpus_per_node": 8, "resources.time": 30}
+    assert _plan({**values, "nodes": 2, "resources.exclusive": True, "name": "n"}).sbatch == {
+        "job-name": "n",
+        "nodes": 2,
+        "ntasks-per-node": 1,
+        "gpus-per-node": 4,
+        "cpus-per-task": 8,
+        "time": 30,
+        "exclusive": True,
+        **{name: f"my {name}" for name in names},
+    }
+
+
+@pytest.mark.parametrize(("gb", "text"), [(0, "0"), (0.0001, "1M"), (1, "1024M"), (1.5, "1536M")])
+def test_memory_is_written_in_mebibytes(gb: float, text: str) -> None:
+    """Fractions are kept, and only 0 means the whole node."""
+    assert _plan({"resources.mem_gb": gb}).sbatch["mem"] == text
+
+
+def test_other_options_pass_through() -> None:
+    """Underscores become dashes, true is a flag, false and null are left out."""
+    given_options = {"mail_type": "END", "requeue": True, "no-kill": False, "deadline": None}
+    sbatch = _plan({"resources.sbatch": given_options}).sbatch
+    assert {key: sbatch[key] for key in sbatch if key not in ("job-name", "nodes", "ntasks-per-node")} == {
+        "mail-type": "END", "requeue": True,
+    }  # fmt: skip
+
+
+def test_refuses_an_option_given_twice() -> None:
+    """An option that a key of ours sets cannot be set again."""
+    error = _refuse({"resources.partition": "a", "resources.sbatch": {"partition": "b"}})
+    assert error.what == "--partition is given twice"
+    assert error.found == "'a' by the configuration, 'b' in resources.sbatch.partition"
+    assert error.fix == "remove resources.sbatch.partition"
+
+
+def test_refuses_a_line_break_in_an_option() -> None:
+    """A directive is one line, or the rest would be run as a command."""
+    error = _refuse({"resources.partition": "a\nrm -rf x"})
+    assert (error.what, error.found) == ("--partition holds a line break", "'a\\nrm -rf x'")
+    assert error.fix == "a directive of sbatch is one line"
+
+
+@pytest.mark.parametrize("name", ["x\nrm -rf y", "a b", "", "--comment", "N", "a=b"])
+@pytest.mark.xfail(strict=True, reason="BUG: keys of resources.sbatch are unchecked; a line break becomes a command")
+def test_refuses_an_option_name_that_is_none(name: str) -> None:
+    """Options have long names: letters, digits and dashes."""
+    _refuse({"resources.sbatch": {name: "v"}})
+
+
+@pytest.mark.parametrize("value", [[1], {"a": 1}])
+@pytest.mark.xfail(strict=True, reason="BUG: becomes #SBATCH --comment='[1]'")
+def test_refuses_an_option_value_that_is_no_text(value: object) -> None:
+    """A list or mapping is no value of an option."""
+    _refuse({"resources.sbatch": {"comment": value}})
+
+
+@pytest.mark.parametrize("value", [True, [1], {"a": 1}, "", -1, 1.5, "10 min", "x"])
+@pytest.mark.xfail(strict=True, reason="BUG: resources.time is unchecked: true becomes the bare line #SBATCH --time")
+def test_refuses_a_time_that_is_none(value: object) -> None:
+    """A time limit is minutes or a text in Slurm's form."""
+    _refuse({"resources.time": value})
+
+
+@pytest.mark.xfail(strict=True, reason="BUG: TypeError from the pattern, a traceback (env: {1: x} in a Config)")
+def test_refuses_a_variable_whose_name_is_a_number() -> None:
+    """A YAML key may be a number, a variable's name may not."""
+    _refuse({"env": {1: "x"}})
+
+
+# -- scripts, purity, JSON -------------------------------------------------------------------------------------------
+
+
+def test_a_scripts_arguments_are_texts() -> None:
+    """A command line is words."""
+    assert _plan({"strategy.is_script": True, "work.args": ["--lr", 0.1]}).work.args == ("--lr", "0.1")
+
+
+def test_refuses_keywords_for_a_script() -> None:
+    """A script is not called."""
+    error = _refuse({"strategy.is_script": True, "work.kwargs": {"a": 1}})
+    assert (error.what, error.found) == ("a script takes no keyword arguments", "work.kwargs={'a': 1}")
+    assert error.fix == "give its own command line after --: strategy=script work.target=train.py -- --lr 0.1"
+
+
+@pytest.mark.parametrize("is_script", [False, True])
+def test_making_a_plan_changes_nothing(is_script: bool, request: Any) -> None:  # noqa: FBT001
+    """The configuration is the same afterwards."""
+    if is_script:
+        request.applymarker(pytest.mark.xfail(strict=True, reason="BUG: config.work.args is rewritten as texts"))
+    config = _set(Config(), {"work.args": [1], "strategy.is_script": is_script, "env": {"A": 1}})
+    before = copy.deepcopy(config)
+    make_plan(config, facts=FACTS, target=TARGET)
+    assert config == before
+
+
+def test_the_same_input_gives_the_same_plan() -> None:
+    """A plan depends on configuration and facts alone."""
+    assert _plan({"nodes": 2}) == _plan({"nodes": 2})
+
+
+_JSON: Callable[..., Any] = st.recursive
+_VALUES = _JSON(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@given(
+    st.lists(_VALUES, max_size=3),
+    st.dictionaries(st.text(), _VALUES, max_size=3),
+    st.lists(st.text(), max_size=3),
+    st.booleans(),
+)
+def test_a_plan_survives_json(args: list[Any], kwargs: dict[str, Any], lines: list[str], is_local: bool) -> None:  # noqa: FBT001
+    """What the nodes read back equals what was written."""
+    values = {"work.args": args, "work.kwargs": kwargs, "cluster.setup": lines, "cluster.teardown": lines}
+    plan = _plan({**values, "resources.srun_args": lines}, HERE if is_local else FACTS)
+    assert LaunchPlan.from_json(plan.to_json()) == plan
+
+
+@pytest.mark.xfail(strict=True, reason="BUG: JSON turns the key 1 into '1'")
+def test_a_plan_survives_json_with_numbers_as_keys() -> None:
+    """A mapping with numbers as keys, which YAML can write, arrives or is refused."""
+    try:
+        plan = _plan({"work.kwargs": {"m": {1: "a"}}})
+    except ConfigError:
+        return
+    assert LaunchPlan.from_json(plan.to_json()) == plan
