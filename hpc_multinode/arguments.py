@@ -1,10 +1,12 @@
 """Which arguments a work is called with: ours by name, the person's from ``work.args`` and ``work.kwargs``.
 
-Pure, and the same on both sides: the login side binds a signature that was read from source, a worker the real one.
+Nothing of the work runs here. The same on both sides: the login side binds what it has read from source, a worker the
+real object.
 """
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
@@ -12,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from hpc_multinode.errors import WorkError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 # Always ours: a rank that the person could set would be wrong on every process but one.
 RANK_NAMES = (
@@ -30,6 +32,82 @@ OFFERED_NAMES = ("attempt", "run_dir", "context")
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
+def bind_work(
+    target: Any,  # noqa: ANN401 - the person's own object
+    *,
+    label: str,
+    given: Mapping[str, Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+) -> Callable[[], Any]:
+    """Bind the arguments of a work: a function, or a class with a static, class or instance method ``run``.
+
+    An instance is made from ``args`` and ``kwargs`` where the class takes any, else they are ``run``'s.
+
+    Args:
+        target: The work.
+        label: Its name, for error texts.
+        given: A value for each of ``RANK_NAMES`` and ``OFFERED_NAMES``.
+        args: ``work.args``.
+        kwargs: ``work.kwargs``.
+
+    Returns:
+        A callable without arguments that runs the work once. Nothing of the work has run before.
+
+    Raises:
+        WorkError: It cannot be called, or not with these arguments.
+    """
+    if not inspect.isclass(target):
+        is_object = not inspect.isroutine(target) and hasattr(target, "run")
+        return _bind_call(target.run if is_object else target, label, given, args, kwargs)
+    method = inspect.getattr_static(target, "run", None)
+    if method is None:
+        raise WorkError(what=f"the class {label} has no method run", found=repr(target), fix=f"add run to {label}")
+    cls: Any = target
+    if isinstance(method, (staticmethod, classmethod)):
+        return _bind_call(cls.run, f"{label}.run", given, args, kwargs)
+    # Its signature without self is known before there is an instance.
+    run = functools.partial(method, None) if callable(method) else method
+    if cls.__init__ is object.__init__:  # nothing to construct with: the arguments are run's
+        return _bind_call(run, f"{label}.run", given, args, kwargs, call=lambda *a, **k: cls().run(*a, **k))
+    make = _bind_call(cls, label, given, args, kwargs)
+    _bind_call(run, f"{label}.run", given, (), {})
+
+    def construct_and_run() -> Any:  # noqa: ANN401
+        return _bind_call(make().run, f"{label}.run", given, (), {})()
+
+    return construct_and_run
+
+
+def _bind_call(
+    function: Any,  # noqa: ANN401
+    label: str,
+    given: Mapping[str, Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    *,
+    call: Callable[..., Any] | None = None,
+) -> Callable[[], Any]:
+    if not callable(function):
+        raise WorkError(
+            what=f"{label} cannot be called", found=f"a {type(function).__name__}", fix="give a function or a class"
+        )
+    kinds = (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)
+    if any(is_kind(function) for is_kind in kinds):
+        raise WorkError(
+            what=f"{label} would return without having run",
+            found="it is a generator or a coroutine",
+            fix="name a plain function that runs it",
+        )
+    run: Any = call or function
+    try:
+        signature = inspect.signature(function)
+    except ValueError:  # a builtin that does not tell
+        return lambda: run(*args, **kwargs)
+    bound = bind_arguments(signature, work=f"{label}()", given=given, args=args, kwargs=kwargs)
+    return lambda: run(*bound.args, **bound.kwargs)
 
 
 def bind_arguments(
@@ -70,6 +148,7 @@ def bind_arguments(
             values[name] = given[name]
         elif parameter.default is parameter.empty:
             raise _missing(name, work=work, signature=signature)
+    _fill_positional_only(parameters, values)
     if rest:
         _bind_rest(parameters, values, rest, work=work, signature=signature)
     ordered = OrderedDict((name, values[name]) for name in signature.parameters if name in values)
@@ -103,7 +182,7 @@ def _bind_positional(
         if parameter.name in RANK_NAMES:
             values[parameter.name] = given[parameter.name]
         elif left:
-            if parameter.name in kwargs:
+            if parameter.name in kwargs and parameter.kind is not inspect.Parameter.POSITIONAL_ONLY:
                 raise WorkError(
                     what=f"{work} gets {parameter.name!r} twice",
                     found=f"in work.args and in work.kwargs; its signature is {signature}",
@@ -120,6 +199,14 @@ def _bind_positional(
             fix="give fewer values in work.args, or name them in work.kwargs",
         )
     return values
+
+
+def _fill_positional_only(parameters: list[inspect.Parameter], values: dict[str, Any]) -> None:
+    """Give defaults to what stands before a value that can be passed by its position alone."""
+    given = [p.name in values for p in parameters if p.kind is inspect.Parameter.POSITIONAL_ONLY]
+    last = max((index for index, is_given in enumerate(given) if is_given), default=0)
+    for parameter in parameters[:last]:
+        values.setdefault(parameter.name, parameter.default)
 
 
 def _bind_rest(

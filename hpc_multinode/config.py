@@ -80,7 +80,7 @@ class ClusterConfig:
     mode: Mode = Mode.auto
     # Command that starts Python on the nodes, as the shell reads it; null: this interpreter.
     python: str | None = None
-    # Shell lines before the agents start; one that fails ends the run.
+    # Shell commands before the agents start, one in each entry; one that fails ends the run.
     setup: list[str] = field(default_factory=list)
     # Shell lines after the agents have ended.
     teardown: list[str] = field(default_factory=list)

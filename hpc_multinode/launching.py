@@ -26,18 +26,19 @@ _WHERE = {
 }
 
 
-def launch(plan: LaunchPlan, *, config_text: str, out: TextIO = sys.stdout) -> int:
+def launch(plan: LaunchPlan, *, config_text: str, out: TextIO | None = None) -> int:
     """Run or submit a plan from the command line and return the exit code.
 
     Args:
         plan: The run.
         config_text: The resolved configuration as YAML.
-        out: Where header, the ranks' lines and closing text go.
+        out: Where header, the ranks' lines and closing text go; None: stdout.
 
     Raises:
         MultiNodeError: The run could not be handed over.
     """
     gc.enable()
+    out = out or sys.stdout
     if plan.mode == "slurm":
         return _launch_on_slurm(plan, config_text, out)
     if plan.mode == "step":

@@ -9,7 +9,6 @@ Example::
 
 from __future__ import annotations
 
-import inspect
 import os
 import pickle
 import sys
@@ -19,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import cloudpickle
 
-from hpc_multinode.arguments import OFFERED_NAMES, RANK_NAMES, bind_arguments
+from hpc_multinode.arguments import OFFERED_NAMES, RANK_NAMES, bind_work
 from hpc_multinode.compose import compose_config, find_config_dirs, render_config
 from hpc_multinode.errors import MultiNodeError, SubmissionError, WorkError
 from hpc_multinode.launching import start_in_background
@@ -180,7 +179,8 @@ class MultiNode:
             MultiNodeError: Something is wrong with the work or the configuration; nothing was started.
         """
         config = compose_config(self._words, config_dirs=find_config_dirs(self._config_dirs, os.environ))
-        _check_object(self._work, self._args, self._kwargs)
+        placeholders = dict.fromkeys((*RANK_NAMES, *OFFERED_NAMES))
+        bind_work(self._work, label=_name_of(self._work), given=placeholders, args=self._args, kwargs=self._kwargs)
         plan = prepare_plan(config, cwd=Path.cwd(), python_path=_own_paths(), has_own_object=True)
         if plan.mode != "local":
             raise SubmissionError(
@@ -220,31 +220,10 @@ class PyTorchLightningMultiNode(MultiNode):
 
 
 def _name_of(work: object) -> str:
+    if not callable(work) and not hasattr(work, "run"):
+        return "the work"
     name = getattr(work, "__qualname__", None) or type(work).__qualname__
     return str(name).rpartition(".")[2].strip("<>") or "work"
-
-
-def _check_object(work: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:  # noqa: ANN401 - any callable
-    """Check here what a worker would find: that the work can be called with these arguments."""
-    target, label = work, _name_of(work)
-    is_class = inspect.isclass(work)
-    if is_class:
-        run = inspect.getattr_static(work, "run", None)
-        if run is None:
-            raise WorkError(what=f"the class {label} has no method run", found=repr(work), fix=f"add run to {label}")
-        if not isinstance(run, (staticmethod, classmethod)):
-            return  # made in the worker
-        target, label = work.run, f"{label}.run"
-    if not callable(target):
-        raise WorkError(
-            what="the work cannot be called", found=f"a {type(work).__name__}", fix="give a function or a class"
-        )
-    placeholders = dict.fromkeys((*RANK_NAMES, *OFFERED_NAMES))
-    try:
-        signature = inspect.signature(target)
-    except ValueError:  # a builtin that does not tell
-        return
-    bind_arguments(signature, work=f"{label}()", given=placeholders, args=args, kwargs=kwargs)
 
 
 def _own_paths() -> tuple[str, ...]:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from hpc_multinode.config import Config, Mode
 from hpc_multinode.errors import ConfigError
+from hpc_multinode.slurm.environment import LEAKING_NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from hpc_multinode.work import WorkTarget
 
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_OPTION = re.compile(r"[a-z][a-z0-9]+(-[a-z0-9]+)*")
+_TIME = re.compile(r"\d+(-\d+)?(:\d+){0,2}|unlimited|infinite", re.IGNORECASE)
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 _MAX_PORT = 65535
 _MAX_ID = 200
@@ -80,10 +83,14 @@ class WorkPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StrategyPlan:
-    """What happens in a worker around the work; see ``config.StrategyConfig``."""
+    """What happens in a worker around the work; see ``config.StrategyConfig``.
+
+    ``executor_file`` is the source of an executor that was given by its path, else None.
+    """
 
     name: str
     executor: str
+    executor_file: str | None
     preload: tuple[str, ...]
     is_script: bool
     backend: str | None
@@ -194,19 +201,28 @@ def make_run_id(name: str, *parts: str) -> str:
     return "-".join([_UNSAFE.sub("-", name).strip("-.")[:_MAX_ID] or "run", *parts])
 
 
-def make_plan(config: Config, *, facts: Facts, target: WorkTarget | None, keeps_results: bool = False) -> LaunchPlan:
+def make_plan(
+    config: Config,
+    *,
+    facts: Facts,
+    target: WorkTarget | None,
+    executor: WorkTarget | None = None,
+    keeps_results: bool = False,
+) -> LaunchPlan:
     """Turn a configuration and the facts into a plan.
 
     Args:
         config: The composed configuration, every value resolved.
         facts: What is known of the world.
         target: The work's source, or None where the work is an object that travels in the run folder.
+        executor: The source of an executor that was given by its path, or None.
         keeps_results: Whether a Python caller will ask for the return values.
 
     Raises:
         ConfigError: A value is out of its range, or two contradict each other.
     """
     _check_ranges(config)
+    _check_setup(config.cluster.setup)
     name = make_run_name(config, target)
     run_id = config.run_id or facts.run_id
     _check_names(name, run_id)
@@ -214,11 +230,12 @@ def make_plan(config: Config, *, facts: Facts, target: WorkTarget | None, keeps_
     is_local = mode in (Mode.local, Mode.debug)
     num_nodes = 1 if mode is Mode.debug else _count_nodes(config, facts)
     workers = 1 if mode is Mode.debug else _count_workers(config, facts, num_nodes=num_nodes, is_shared=is_local)
-    root = PurePosixPath(facts.cwd) / (config.run_root or facts.run_root)
+    run_dir = str(PurePosixPath(facts.cwd) / (config.run_root or facts.run_root) / run_id)
+    _check_run_dir(run_dir, mode)
     return LaunchPlan(
         run_id=run_id,
         name=name,
-        run_dir=str(root / run_id),
+        run_dir=run_dir,
         mode=mode.value,
         cwd=facts.cwd,
         python=config.cluster.python or shlex.quote(facts.python),
@@ -244,7 +261,8 @@ def make_plan(config: Config, *, facts: Facts, target: WorkTarget | None, keeps_
         work=_make_work(config, facts, target),
         strategy=StrategyPlan(
             name=config.strategy.name,
-            executor=config.strategy.executor,
+            executor=f"{executor.module}:{executor.name}" if executor else config.strategy.executor,
+            executor_file=executor.file if executor else None,
             preload=tuple(dict.fromkeys((*config.strategy.preload, *config.launch.preload))),
             is_script=config.strategy.is_script,
             backend=config.strategy.backend,
@@ -289,6 +307,16 @@ def _check_ranges(config: Config) -> None:
         )
 
 
+def _check_setup(lines: Sequence[str]) -> None:
+    for line in lines:
+        if "\n" in line.strip():
+            raise ConfigError(
+                what="an entry of cluster.setup has several lines, of which only the last would count",
+                found=line.strip(),
+                fix="write one command in each entry",
+            )
+
+
 def _check_names(name: str, run_id: str) -> None:
     if not name.isprintable():
         raise ConfigError(
@@ -299,6 +327,21 @@ def _check_names(name: str, run_id: str) -> None:
             what="run_id cannot be the name of a folder",
             found=f"run_id={run_id}",
             fix="letters, digits, dot, dash and underscore, not beginning with dot or dash",
+        )
+
+
+def _check_run_dir(run_dir: str, mode: Mode) -> None:
+    if not run_dir.isprintable():
+        raise ConfigError(
+            what="the run folder's path holds a character that cannot be printed",
+            found=repr(run_dir),
+            fix="run_root=FOLDER",
+        )
+    if mode is Mode.slurm and "%" in run_dir:
+        raise ConfigError(
+            what="the run folder's path holds a %, which Slurm would replace",
+            found=run_dir,
+            fix="run_root=FOLDER whose path has none",
         )
 
 
@@ -347,7 +390,14 @@ def _share_devices(config: Config, facts: Facts, num_nodes: int) -> tuple[tuple[
 
 def _make_env(values: Mapping[str, Any]) -> dict[str, str]:
     env = {}
-    for name, value in values.items():
+    for key, value in values.items():
+        name = str(key)
+        if name in LEAKING_NAMES:
+            raise ConfigError(
+                what=f"env sets {name}, which the launcher sets for every worker itself",
+                found=f"env.{name}={value}",
+                fix="remove it; launch.main_address and launch.main_port choose where rank 0 is found",
+            )
         if not _ENV_NAME.fullmatch(name):
             raise ConfigError(
                 what="env holds a name that no shell would take", found=f"env.{name}", fix="letters, digits, underscore"
@@ -366,6 +416,7 @@ def _make_env(values: Mapping[str, Any]) -> dict[str, str]:
 def _make_sbatch(config: Config, *, name: str, num_nodes: int) -> dict[str, Any]:
     """List the options of sbatch: only what was asked for, each by its long name."""
     resources = config.resources
+    _check_time(resources.time)
     options: dict[str, Any] = {
         "job-name": name,
         "nodes": num_nodes,
@@ -379,7 +430,8 @@ def _make_sbatch(config: Config, *, name: str, num_nodes: int) -> dict[str, Any]
     for key in ("partition", "account", "qos", "constraint", "nodelist", "exclude", "reservation", "gres"):
         options[key] = getattr(resources, key)
     for key, value in resources.sbatch.items():
-        option = key.replace("_", "-")
+        option = str(key).replace("_", "-")
+        _check_option(option, value, key=f"resources.sbatch.{key}")
         if options.get(option) is not None:
             raise ConfigError(
                 what=f"--{option} is given twice",
@@ -396,27 +448,60 @@ def _make_sbatch(config: Config, *, name: str, num_nodes: int) -> dict[str, Any]
     return given
 
 
+def _check_option(option: str, value: object, *, key: str) -> None:
+    if not _OPTION.fullmatch(option):
+        raise ConfigError(
+            what="resources.sbatch holds a name that is no long option of sbatch",
+            found=f"{key}={value}",
+            fix="write it without the two dashes, as in resources.sbatch.mail_type=END",
+        )
+    if isinstance(value, (list, dict)) or value == "":
+        raise ConfigError(what=f"--{option} has no single value", found=f"{key}={value!r}", fix="give one, as text")
+
+
+def _check_time(time: object) -> None:
+    is_number = isinstance(time, int) and not isinstance(time, bool) and time > 0
+    if time is None or is_number or (isinstance(time, str) and _TIME.fullmatch(time)):
+        return
+    raise ConfigError(
+        what="resources.time is no time limit",
+        found=f"resources.time={time!r}",
+        fix='minutes, as in 90, or one of Slurm\'s forms in quotes: "1:30:00", "2-12", "1-12:30:45", unlimited',
+    )
+
+
 def _megabytes(mem_gb: float) -> str:
     # Never rounded to 0, which means the whole node.
     return f"{math.ceil(mem_gb * 1024)}M" if mem_gb else "0"
 
 
+def _has_number_keys(value: object) -> bool:
+    if isinstance(value, dict):
+        return any(not isinstance(key, str) or _has_number_keys(inner) for key, inner in value.items())
+    return isinstance(value, (list, tuple)) and any(_has_number_keys(inner) for inner in value)
+
+
 def _make_work(config: Config, facts: Facts, target: WorkTarget | None) -> WorkPlan:
     work = config.work
-    if config.strategy.is_script:
-        if work.kwargs:
-            raise ConfigError(
-                what="a script takes no keyword arguments",
-                found=f"work.kwargs={work.kwargs}",
-                fix="give its own command line after --: strategy=script work.target=train.py -- --lr 0.1",
-            )
-        work.args = [str(word) for word in work.args]
+    if config.strategy.is_script and work.kwargs:
+        raise ConfigError(
+            what="a script takes no keyword arguments",
+            found=f"work.kwargs={work.kwargs}",
+            fix="give its own command line after --: strategy=script work.target=train.py -- --lr 0.1",
+        )
+    if _has_number_keys(work.kwargs) or _has_number_keys(work.args):
+        raise ConfigError(
+            what="a mapping in work.kwargs or work.args has keys that are no texts",
+            found=f"work.kwargs={work.kwargs}, work.args={work.args}",
+            fix="put the keys into quotes, and turn them into numbers in the work",
+        )
+    args = [str(word) for word in work.args] if config.strategy.is_script else work.args
     folders: Sequence[str] = target.folders if target is not None else ()
     return WorkPlan(
         file=target.file if target else None,
         module=target.module if target else None,
         name=target.name if target else None,
         folders=tuple(dict.fromkeys((*folders, *facts.python_path))),
-        args=tuple(work.args),
+        args=tuple(args),
         kwargs=dict(work.kwargs),
     )

@@ -53,12 +53,15 @@ def prepare_plan(
         WorkError: The work cannot be found or called.
         SubmissionError: The chosen mode is not to be had here.
     """
+    if config.run_root is not None:
+        config.run_root = str(Path(config.run_root).expanduser())
     target = None if has_own_object else _find_work(config, cwd)
-    executor_folders = _prepare_executor(config, cwd)
-    facts = _gather_facts(config, target, cwd=cwd, python_path=(*executor_folders, *python_path), place=place)
-    plan = make_plan(config, facts=facts, target=target, keeps_results=has_own_object)
+    executor = _find_executor(config, cwd)
+    folders = executor.folders if executor else ()
+    facts = _gather_facts(config, target, cwd=cwd, python_path=(*folders, *python_path), place=place)
+    plan = make_plan(config, facts=facts, target=target, executor=executor, keeps_results=has_own_object)
     if config.cluster.python is None:  # the nodes run this very interpreter, so what it lacks they lack
-        check_modules(plan.strategy.preload, wanted_by=f"strategy={plan.strategy.name}")
+        check_modules(plan.strategy.preload, folders=plan.work.folders, wanted_by=f"strategy={plan.strategy.name}")
     if target is not None:
         if config.cluster.python is None:
             check_imports(target)
@@ -79,19 +82,17 @@ def _find_work(config: Config, cwd: Path) -> WorkTarget:
     return find_target(strategy.demo, cwd=find_asset("examples"), is_script=strategy.is_script)
 
 
-def _prepare_executor(config: Config, cwd: Path) -> tuple[str, ...]:
-    """Find the source of a person's own executor and return the folders that its import needs."""
+def _find_executor(config: Config, cwd: Path) -> WorkTarget | None:
+    """Find the source of a person's own executor; None where it is one of ours."""
     given = config.strategy.executor
     if given.startswith(_OUR_PACKAGE):
-        return ()
+        return None
     try:
         target = find_target(given, cwd=cwd, is_script=False, key="strategy.executor")
         check_class(target)
     except WorkError as error:
         raise ConfigError(what=f"the executor cannot be used: {error.what}", found=error.found, fix=error.fix) from None
-    if given.rpartition(":")[0].endswith(".py"):
-        config.strategy.executor = f"{target.file}:{target.name}"
-    return target.folders
+    return target
 
 
 def _gather_facts(

@@ -117,7 +117,8 @@ class Report:
     @classmethod
     def from_json(cls, text: str) -> Report:
         """Read ``report.json``."""
-        data = json.loads(text)
+        read = json.loads(text)
+        data = {name: read[name] for name in cls.__dataclass_fields__ if name in read}
         cause = data.pop("root_cause")
         consequences = data.pop("consequences")
         attempts = data.pop("attempts")
@@ -153,7 +154,7 @@ def make_exit_code(cause: Outcome) -> int:
         return _SIGNAL_BASE + int(number) if number is not None else EXIT_FAILED
     if cause.exit_code in (None, 0, EXIT_USAGE, EXIT_REQUEUED):
         return EXIT_FAILED
-    return int(cause.exit_code or EXIT_FAILED)
+    return int(cause.exit_code or 0) & 0xFF or EXIT_FAILED
 
 
 def make_cancel_code(signal_name: str) -> int:
@@ -219,7 +220,7 @@ def describe(outcome: Outcome) -> str:
 
 def format_duration(seconds: float) -> str:
     """Write a time span for people, such as ``3 min 12 s``."""
-    if seconds < 60:  # noqa: PLR2004 - a minute
+    if round(seconds, 1) < 60:  # noqa: PLR2004 - a minute
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)

@@ -11,6 +11,7 @@ import difflib
 import importlib.machinery
 import importlib.util
 import inspect
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -62,6 +63,10 @@ def find_target(target: str, *, cwd: Path, is_script: bool, key: str = "work.tar
         raise _malformed(target, cwd=cwd, key=key)
     if place.endswith(".py") or "/" in place:
         file = _require_file(place, cwd=cwd, found=f"{key}={target}")
+        if file.suffix != ".py":
+            raise WorkError(
+                what=f"the file {place} is no Python source", found=f"{key}={target}", fix="name a .py file"
+            )
         folders, module = _place_in_packages(file)
         return WorkTarget(file=str(file), module=module, name=name, folders=folders)
     source = _find_module(place, target=target, cwd=cwd, key=key)
@@ -114,18 +119,19 @@ def check_imports(target: WorkTarget) -> None:
             )
 
 
-def check_modules(names: Sequence[str], *, wanted_by: str) -> None:
+def check_modules(names: Sequence[str], *, folders: Sequence[str], wanted_by: str) -> None:
     """Check that this interpreter finds modules that the nodes will import.
 
     Args:
         names: Dotted names; the top-level package is looked for.
+        folders: Where the person's modules lie.
         wanted_by: Who imports them, for the error text.
 
     Raises:
         WorkError: One is not installed.
     """
     for top in dict.fromkeys(name.partition(".")[0] for name in names):
-        if not _is_found(top, ()):
+        if not _is_found(top, folders):
             raise WorkError(
                 what=f"{wanted_by} needs the package {top!r}, which is not installed",
                 found="this interpreter cannot find it",
@@ -146,8 +152,12 @@ def _find_script(target: str, *, cwd: Path, key: str) -> WorkTarget:
 
 
 def _require_file(place: str, *, cwd: Path, found: str) -> Path:
-    file = (cwd / Path(place).expanduser()).resolve()
-    if file.is_file():
+    try:
+        file = (cwd / Path(place).expanduser()).resolve()
+        is_file = file.is_file()
+    except (ValueError, OSError, RuntimeError) as error:  # a NUL, a name too long, a ring of links
+        raise WorkError(what="the path of the work is none", found=f"{found}: {error}", fix="give a path") from None
+    if is_file:
         return file
     raise WorkError(
         what=f"the file {place} does not exist",
@@ -158,7 +168,9 @@ def _require_file(place: str, *, cwd: Path, found: str) -> Path:
 
 def _place_in_packages(file: Path) -> tuple[tuple[str, ...], str]:
     """Return the ``sys.path`` folders and the module name that make relative imports of the file work."""
-    folder, parts = file.parent, [file.stem]
+    folder, parts = file.parent, [] if file.name == "__init__.py" else [file.stem]
+    if "." in file.stem:  # train.v2.py is no module of any package
+        return (str(folder),), re.sub(r"\W", "_", file.stem)
     while (folder / "__init__.py").is_file() and folder.parent != folder:
         parts.insert(0, folder.name)
         folder = folder.parent
@@ -171,15 +183,10 @@ def _find_module(place: str, *, target: str, cwd: Path, key: str) -> Path:
     if not all(part.isidentifier() for part in parts):
         raise _malformed(target, cwd=cwd, key=key)
     spec = _find_spec(parts[0], (str(cwd),))
-    for index in range(1, len(parts)):
-        if spec is None or spec.submodule_search_locations is None:
-            spec = None
-            break
-        # Not importlib.util.find_spec: it would import the parent package.
-        spec = importlib.machinery.PathFinder.find_spec(
-            ".".join(parts[: index + 1]), list(spec.submodule_search_locations)
-        )
     origin = Path(spec.origin) if spec is not None and spec.origin else None
+    folders = [Path(folder) for folder in (spec.submodule_search_locations or ())] if spec is not None else []
+    for part in parts[1:]:  # not by importlib.util.find_spec, which would import the parent package
+        origin, folders = _find_below(folders, part)
     if origin is not None and origin.suffix == ".py" and origin.is_file():
         return origin.resolve()
     raise WorkError(
@@ -187,6 +194,15 @@ def _find_module(place: str, *, target: str, cwd: Path, key: str) -> Path:
         found=f"{key}={target}: no source of {place!r} in {cwd} nor on this interpreter's path",
         fix="run from the folder that holds it, install it, or give a path: path/to/file.py:Name",
     )
+
+
+def _find_below(folders: Sequence[Path], part: str) -> tuple[Path | None, list[Path]]:
+    """Find a module in the folders of its package; return its source, if any, and its own folders."""
+    for folder in folders:
+        for source in (folder / part / "__init__.py", folder / f"{part}.py"):
+            if source.is_file():
+                return source, [folder / part]
+    return None, [folder / part for folder in folders if (folder / part).is_dir()]
 
 
 def _find_spec(top: str, folders: Sequence[str]) -> importlib.machinery.ModuleSpec | None:
@@ -222,7 +238,9 @@ def _malformed(target: str, *, cwd: Path, key: str) -> WorkError:
 
 def _parse(file: Path) -> ast.Module:
     try:
-        return ast.parse(file.read_bytes(), filename=str(file))
+        source = file.read_bytes()
+        compile(source, str(file), "exec", dont_inherit=True)  # sees what the parser alone does not
+        return ast.parse(source, filename=str(file))
     except (SyntaxError, ValueError) as error:
         line = f", line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
         raise WorkError(
@@ -262,6 +280,8 @@ def _find_definition(tree: ast.Module, target: WorkTarget) -> ast.AST | None:
                 or f"define {part!r} there, or name what is there",
             )
         node = defined[-1]
+        if any(other is not node and _may_bind([other], part) for other in body):
+            return None  # bound again, as in run = decorate(run)
         body = node.body if isinstance(node, ast.ClassDef) else []
     return node
 

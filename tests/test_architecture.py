@@ -20,7 +20,7 @@ ALLOWED = {
     "ports": {"errors", "slurm"},
     "devices": {"errors", "slurm"},
     "arguments": {"errors"},
-    "plan": {"errors", "config", "work"},
+    "plan": {"errors", "config", "work", "slurm"},
     "report": {"errors"},
     "runs": {"errors", "plan"},
     "work": {"errors", "arguments"},

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import builtins
 import importlib
 import importlib.util
 import inspect
 import pickle
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
-from hpc_multinode.arguments import bind_arguments
+from hpc_multinode.arguments import bind_work
 from hpc_multinode.errors import WorkError
 from hpc_multinode.executors.base import RunWorkExecutor
 from hpc_multinode.runs import RunFolder
@@ -26,15 +27,17 @@ def load_executor(strategy: StrategyPlan, *, folders: Sequence[str]) -> RunWorkE
     """Import the strategy's executor and make one.
 
     Args:
-        strategy: Names the class as ``pkg.mod:Class`` or ``path/to/file.py:Class``.
+        strategy: Names the class as ``pkg.mod:Class``, and its file where it was given by path.
         folders: Where the person's modules lie, for the error text.
 
     Raises:
         WorkError: There is no such class, or it is no ``RunWorkExecutor``.
     """
     place, _, name = strategy.executor.rpartition(":")
-    module = load_file(Path(place), Path(place).stem) if place.endswith(".py") else importlib.import_module(place)
-    found = getattr(module, name, None)
+    file = strategy.executor_file
+    found: Any = importlib.import_module(place) if file is None else load_file(Path(file), place)
+    for part in name.split("."):
+        found = getattr(found, part, None)
     if not (inspect.isclass(found) and issubclass(found, RunWorkExecutor)):
         raise WorkError(
             what="strategy.executor names no RunWorkExecutor",
@@ -65,7 +68,7 @@ def load_work(plan: LaunchPlan, *, given: Mapping[str, Any]) -> Callable[[], Any
         folder = RunFolder(path=Path(plan.run_dir), is_private=plan.is_private)
         # The person's own file in their own run folder, written by the process that submitted.
         target, args, kwargs = pickle.loads(folder.work_pickle.read_bytes())  # noqa: S301
-        return _bind(target, label=label, given=given, args=args, kwargs=kwargs)
+        return bind_work(target, label=label, given=given, args=args, kwargs=kwargs)
     target = load_file(Path(work.file), work.module)
     for part in label.split("."):
         if not hasattr(target, part):
@@ -73,7 +76,7 @@ def load_work(plan: LaunchPlan, *, given: Mapping[str, Any]) -> Callable[[], Any
                 what=f"the work's module has no {label!r}", found=f"{work.file} after its import", fix="define it there"
             )
         target = getattr(target, part)
-    return _bind(target, label=label, given=given, args=work.args, kwargs=work.kwargs)
+    return bind_work(target, label=label, given=given, args=work.args, kwargs=work.kwargs)
 
 
 def load_file(file: Path, module: str) -> ModuleType:
@@ -107,59 +110,7 @@ def run_script(file: str, argv: Sequence[str]) -> None:
     """Run a file as ``__main__`` in this process, with its own command line."""
     main = sys.modules["__main__"]
     main.__file__ = file
-    main.__dict__["__builtins__"] = __builtins__
+    main.__dict__["__builtins__"] = builtins
     sys.argv = [file, *argv]
-    code = compile(Path(file).read_bytes(), file, "exec")
+    code = compile(Path(file).read_bytes(), file, "exec", dont_inherit=True)
     exec(code, main.__dict__)  # noqa: S102 - it is what running a script means
-
-
-def _bind(
-    target: Any,  # noqa: ANN401 - the person's own object
-    *,
-    label: str,
-    given: Mapping[str, Any],
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any],
-) -> Callable[[], Any]:
-    cls: Any = target
-    is_class = inspect.isclass(target)
-    if not is_class:
-        run = target if inspect.isroutine(target) or not hasattr(target, "run") else target.run
-        return _bind_call(run, label=label, given=given, args=args, kwargs=kwargs)
-    run = inspect.getattr_static(cls, "run", None)
-    if run is None:
-        raise WorkError(what=f"the class {label} has no method run", found=repr(target), fix=f"add run to {label}")
-    if isinstance(run, (staticmethod, classmethod)):
-        return _bind_call(cls.run, label=f"{label}.run", given=given, args=args, kwargs=kwargs)
-    if cls.__init__ is object.__init__:  # nothing to construct with: the arguments are run's
-        return _bind_call(cls().run, label=f"{label}.run", given=given, args=args, kwargs=kwargs)
-    make = _bind_call(cls, label=label, given=given, args=args, kwargs=kwargs)
-
-    def construct_and_run() -> Any:  # noqa: ANN401
-        return _bind_call(make().run, label=f"{label}.run", given=given, args=(), kwargs={})()
-
-    return construct_and_run
-
-
-def _bind_call(
-    function: Any,  # noqa: ANN401
-    *,
-    label: str,
-    given: Mapping[str, Any],
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any],
-) -> Callable[[], Any]:
-    if not callable(function):
-        raise WorkError(what=f"{label} cannot be called", found=repr(function), fix="name a function, or a class")
-    if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
-        raise WorkError(
-            what=f"{label} would return without having run",
-            found="it is a generator or a coroutine",
-            fix="name a plain function that runs it",
-        )
-    try:
-        signature = inspect.signature(function)
-    except ValueError:  # a builtin that does not tell
-        return lambda: function(*args, **kwargs)
-    bound = bind_arguments(signature, work=f"{label}()", given=given, args=args, kwargs=kwargs)
-    return lambda: cast("Callable[..., Any]", function)(*bound.args, **bound.kwargs)

@@ -126,7 +126,9 @@ class Agent:
             "exited": self._on_exited,
             "forkserver_gone": self._on_forkserver_gone,
         }
-        self._supervisor = Supervisor(host=node.host, signal_workers=self._signal_workers, read_tail=read_tail)
+        self._supervisor = Supervisor(
+            node_rank=node.node_rank, host=node.host, signal_workers=self._signal_workers, read_tail=read_tail
+        )
 
     async def run(self) -> int:
         """Run this node from joining to the end, and return its exit code."""
@@ -258,7 +260,7 @@ class Agent:
                 message=f"the preload of {', '.join(self._plan.strategy.preload)} failed: "
                 f"{error['exception']}: {error['message']}",
                 exception=error["exception"],
-                last_lines=tuple(error["traceback"].splitlines()),
+                last_lines=tuple(error["traceback"]),
                 failure_class="exception",
             )
         )

@@ -24,7 +24,13 @@ if TYPE_CHECKING:
     from hpc_multinode.plan import LaunchPlan
 
 _STDIN, _STDOUT, _STDERR = 0, 1, 2
-_EXEC = "import sys; sys.path.pop(0); from hpc_multinode.node.child import main; main()"
+_EXEC = "from hpc_multinode.node.child import drop_own_folder, main; drop_own_folder(); main()"
+
+
+def drop_own_folder() -> None:
+    """Take the folder off the path that ``-m`` and ``-c`` put there for the program itself."""
+    if not getattr(sys.flags, "safe_path", False):  # PYTHONSAFEPATH: there is none, from Python 3.11 on
+        sys.path.pop(0)
 
 
 def die_with_parent(parent: int) -> None:

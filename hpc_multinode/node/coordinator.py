@@ -61,9 +61,13 @@ class Coordinator:
         return node_rank in self.missing
 
     def join(self, node_rank: int, host: str) -> bool:
-        """Note a node; say whether now all are there."""
+        """Note a node; say whether the run is to start now: all are there, and nothing has stopped it."""
         self._hosts[node_rank] = host
-        return not self.missing
+        return not self.missing and self._state is _State.joining
+
+    def greet(self) -> list[Message]:
+        """Return what a node that joins only now is to be told."""
+        return [{"kind": "stop", "reason": "failure"}] if self._state is _State.stopping else []
 
     def start(self, coordinates: Mapping[str, Any]) -> list[Message]:
         """Start the run on all nodes, unless it was stopped before it began.

@@ -10,6 +10,7 @@ Answers: ``preloaded``, ``started``, ``said`` (a worker's own words), ``exited``
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import importlib
 import json
@@ -19,11 +20,11 @@ import signal
 import socket
 import sys
 import time
-import traceback
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from hpc_multinode.node.child import become_worker, die_with_parent
+from hpc_multinode.node.child import become_worker, die_with_parent, drop_own_folder
+from hpc_multinode.node.failure import make_words
 from hpc_multinode.node.spec import WorkerSpec
 from hpc_multinode.node.stray import adopt_orphans, kill_descendants
 from hpc_multinode.plan import LaunchPlan
@@ -99,15 +100,14 @@ class Forkserver:
         began = time.monotonic()
         error = None
         if self._plan.start_method == "forkserver":
+            path = list(sys.path)
+            sys.path.extend(self._plan.work.folders)  # last: the person's modules take nobody's place
             try:
                 for name in self._plan.strategy.preload:
                     importlib.import_module(name)
             except BaseException as failure:  # noqa: BLE001 - whatever an import does, the agent must hear of it
-                error = {
-                    "exception": type(failure).__name__,
-                    "message": str(failure),
-                    "traceback": traceback.format_exc(),
-                }
+                error = make_words(failure)
+            sys.path[:] = path
             # Objects that live now are never collected in a worker: their pages stay shared.
             gc.collect()
             gc.freeze()
@@ -129,7 +129,8 @@ class Forkserver:
                 die_with_parent(server)
                 return self._plan, spec, pipe_write
             # From both sides, so that whoever runs first finds a group that can be signalled.
-            os.setpgid(pid, pid)
+            with contextlib.suppress(PermissionError):  # it has run another program already, in a group of its own
+                os.setpgid(pid, pid)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _IGNORED)
             os.close(pipe_write)
             os.set_blocking(pipe_read, False)
@@ -241,5 +242,5 @@ def main() -> NoReturn:
 if __name__ == "__main__":
     # The agent gave us the run folder as working directory, which holds no modules: nothing of the person's is on the
     # path before the framework is loaded.
-    sys.path.pop(0)
+    drop_own_folder()
     main()

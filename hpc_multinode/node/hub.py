@@ -81,8 +81,6 @@ class Hub:
         self._local = _LocalLink(self)
         self._server: asyncio.Server | None = None
         self._is_done = False
-        self._all_left = asyncio.Event()
-        self._all_left.set()
 
     async def listen(self, node: NodeContext, secret: bytes, *, bind_host: str | None) -> None:
         """Listen on the first candidate that is free.
@@ -134,16 +132,21 @@ class Hub:
                 self._tell(self._coordinator.fail(absent, now=time.monotonic()))
 
     def hang_up(self) -> None:
-        """Close every agent's line."""
+        """Listen no more, and close every agent's line."""
+        if self._server is not None:
+            self._server.close()
         for writer in self._writers.values():
             writer.close()
 
     async def wait_until_left(self, timeout_s: float) -> None:
-        """Wait until the other agents have hung up, so that node 0 is the last to end."""
-        try:
-            await asyncio.wait_for(self._all_left.wait(), timeout_s)
-        except asyncio.TimeoutError:
-            return
+        """Wait until the other agents have come, heard and hung up, so that node 0 is the last to end."""
+        until = time.monotonic() + timeout_s
+        # After a cancel whoever is missing has got the signal too, and will not come.
+        waits_for_missing = self._coordinator.cancelled_by is None
+        while self._writers or (waits_for_missing and self._coordinator.missing):
+            if time.monotonic() >= until:
+                return
+            await asyncio.sleep(_RETRY_S / 5)
 
     async def _let_in(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, secret: bytes) -> None:
         try:
@@ -156,17 +159,13 @@ class Hub:
             writer.close()
             return
         self._writers[node_rank] = writer
-        self._all_left.clear()
         self._join(node_rank, hello["host"])
-        while True:
-            message = await read_message(reader)
-            if message is None:
-                break
+        for greeting in self._coordinator.greet():
+            write_message(writer, greeting)
+        while (message := await read_message(reader)) is not None:
             self.hear(node_rank, message)
         del self._writers[node_rank]
         writer.close()
-        if not self._writers:
-            self._all_left.set()
         self._tell(self._coordinator.lose(node_rank, now=time.monotonic()))
 
     def _join(self, node_rank: int, host: str) -> None:
@@ -208,7 +207,7 @@ async def refuse(node: NodeContext, secret: bytes, *, timeout_s: float) -> None:
     while len(coordinator.missing) > 1 and time.monotonic() - began < timeout_s:  # noqa: ASYNC110 - seconds at most
         await asyncio.sleep(_RETRY_S)
     hub.hang_up()
-    await hub.wait_until_left(_CONNECT_S)
+    await asyncio.sleep(0)
 
 
 async def join_remote(node: NodeContext, secret: bytes, *, address: str, timeout_s: float) -> SocketLink:
@@ -228,6 +227,8 @@ async def join_remote(node: NodeContext, secret: bytes, *, address: str, timeout
     seen = "nothing answered"
     while time.monotonic() - began < timeout_s:
         for port in node.port_candidates:
+            if time.monotonic() - began >= timeout_s:
+                break
             try:
                 reader, writer = await asyncio.wait_for(
                     asyncio.open_connection(address, port, limit=MAX_LINE), _CONNECT_S

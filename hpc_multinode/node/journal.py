@@ -24,16 +24,25 @@ class Journal:
     def open(self, folder: RunFolder, attempt: int, node_rank: int) -> None:
         """Write to this node's log of this attempt from now on."""
         self._descriptor = folder.open_append(folder.node_log(attempt, node_rank))
-        os.write(self._descriptor, "".join(self._kept).encode())
+        self._put("".join(self._kept))
         self._kept.clear()
 
     def write(self, text: str) -> None:
         """Add a line."""
-        line = f"{datetime.now(timezone.utc).astimezone().isoformat(timespec='milliseconds')} {text}\n"
+        line = f"{datetime.now(timezone.utc).astimezone().isoformat(timespec='milliseconds')} {_indent(text)}\n"
         if self._descriptor is None:
             self._kept.append(line)
         else:
-            os.write(self._descriptor, line.encode())
+            self._put(line)
+
+    def _put(self, text: str) -> None:
+        if self._descriptor is not None:
+            os.write(self._descriptor, text.encode(errors="backslashreplace"))
+
+
+def _indent(text: str) -> str:
+    # A line of a journal begins with its time; what belongs to it is set in.
+    return text.rstrip().replace("\n", "\n    ")
 
 
 def read_tail(log: str) -> tuple[str, ...]:

@@ -34,14 +34,16 @@ def kill_descendants() -> None:
 
     myself = psutil.Process()
     while True:
-        left = [child for child in myself.children(recursive=True) if child.status() != psutil.STATUS_ZOMBIE]
-        for child in left:
+        num_killed = 0
+        for child in myself.children(recursive=True):
             try:
-                child.kill()
+                if child.status() != psutil.STATUS_ZOMBIE:
+                    child.kill()
+                    num_killed += 1
             except psutil.NoSuchProcess:
                 continue
         _reap_all()
-        if not left:
+        if not num_killed:
             return
 
 

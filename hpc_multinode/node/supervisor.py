@@ -23,6 +23,7 @@ class _Worker:
     spec: WorkerSpec
     pid: int | None = None
     words: dict[str, Any] = field(default_factory=dict)
+    was_told: bool = False
     outcome: Outcome | None = None
 
 
@@ -30,15 +31,21 @@ class Supervisor:
     """Follows the workers of one attempt on one node from their start to their end.
 
     Args:
-        host: This node's name.
+        node_rank: This node.
+        host: Its name.
         signal_workers: Sends a signal, by name, to the process group of every worker that runs.
         read_tail: Returns the last lines of a worker's log.
     """
 
     def __init__(
-        self, *, host: str, signal_workers: Callable[[str], None], read_tail: Callable[[str], tuple[str, ...]]
+        self,
+        *,
+        node_rank: int,
+        host: str,
+        signal_workers: Callable[[str], None],
+        read_tail: Callable[[str], tuple[str, ...]],
     ) -> None:
-        self._host = host
+        self._node_rank, self._host = node_rank, host
         self._signal_workers, self._read_tail = signal_workers, read_tail
         self._workers: dict[int, _Worker] = {}
         self._kill_at: float | None = None
@@ -76,24 +83,23 @@ class Supervisor:
         worker.words = words
         if self._kill_at is not None:
             return None
-        is_exit = words["exception"] == "SystemExit" and words["message"].lstrip("-").isdecimal()
-        return self._make(worker, exit_code=(int(words["message"]) & 0xFF or 1) if is_exit else 1, signal=None)
+        worker.was_told = True
+        return self._make(worker, exit_code=words["exit_code"], signal=None)
 
     def note_exit(self, local_rank: int, *, exit_code: int | None, signal: str | None) -> Outcome | None:
         """Take that a worker's process has ended; return its failure unless that was returned before."""
         worker = self._workers[local_rank]
-        was_told = bool(worker.words) and self._kill_at is None
         worker.outcome = self._make(worker, exit_code=exit_code, signal=signal)
         if self._kill_at is not None and signal in ("SIGTERM", "SIGKILL"):
             worker.outcome = self._make(worker, exit_code=exit_code, signal=signal, is_stopped=True)
-        return worker.outcome if worker.outcome.is_failure and not was_told else None
+        return worker.outcome if worker.outcome.is_failure and not worker.was_told else None
 
     def lose_all(self, message: str) -> Outcome:
         """Take that the forkserver is gone, and every worker with it."""
         for worker in self._workers.values():
             if worker.outcome is None:
                 worker.outcome = self._make(worker, exit_code=None, signal="SIGKILL", is_stopped=True)
-        return Outcome(node_rank=self._node_rank(), host=self._host, message=message, failure_class="exception")
+        return Outcome(node_rank=self._node_rank, host=self._host, message=message, failure_class="exception")
 
     def stop(self, *, now: float, grace_s: float) -> None:
         """Ask every worker to end, and set the time at which those left are killed."""
@@ -108,9 +114,6 @@ class Supervisor:
         if self.kill_at is not None and now >= self.kill_at:
             self._is_killed = True
             self._signal_workers("SIGKILL")
-
-    def _node_rank(self) -> int:
-        return next((worker.spec.node_rank for worker in self._workers.values()), 0)
 
     def _make(self, worker: _Worker, *, exit_code: int | None, signal: str | None, is_stopped: bool = False) -> Outcome:
         spec, words = worker.spec, worker.words

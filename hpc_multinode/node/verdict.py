@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from hpc_multinode.context import NodeContext
     from hpc_multinode.node.coordinator import Coordinator
     from hpc_multinode.plan import LaunchPlan
+    from hpc_multinode.report import Outcome
 
 
 def compose_report(
@@ -43,13 +44,12 @@ def compose_report(
         state, code = "NODE_FAIL" if failure_class == "lost_node" else "FAILED", make_exit_code(cause)
     else:
         state, code, failure_class = "COMPLETED", 0, None
-    told = {outcome.global_rank: outcome for _, outcome in coordinator.failures}
     # What a worker said of its failure stands; how its process ended after that is our doing.
-    outcomes = {**coordinator.outcomes, **told}
+    outcomes = {**{_who(one): one for one in coordinator.outcomes.values()}, **_first_told(coordinator)}
     consequences = [
-        outcomes[rank]
-        for rank in sorted(outcomes, key=lambda rank: -1 if rank is None else rank)
-        if (outcomes[rank].is_failure or outcomes[rank].is_stopped) and outcomes[rank] != cause
+        outcomes[who]
+        for who in sorted(outcomes)
+        if (outcomes[who].is_failure or outcomes[who].is_stopped) and (cause is None or who != _who(cause))
     ]
     record: dict[str, Any] = {
         "attempt": attempt,
@@ -72,6 +72,15 @@ def compose_report(
         consequences=tuple(consequences),
         attempts=(record,),
     )
+
+
+def _who(outcome: Outcome) -> tuple[int, int]:
+    """Return whose outcome it is: global rank, or -1 for an agent, and node."""
+    return (-1 if outcome.global_rank is None else outcome.global_rank, outcome.node_rank)
+
+
+def _first_told(coordinator: Coordinator) -> dict[tuple[int, int], Outcome]:
+    return {_who(outcome): outcome for _, outcome in reversed(coordinator.failures)}
 
 
 def _ended_by(state: str) -> str:

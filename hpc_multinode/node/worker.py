@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import os
 import sys
-import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hpc_multinode.arguments import OFFERED_NAMES, RANK_NAMES
 from hpc_multinode.context import WorkerContext
-from hpc_multinode.errors import EXIT_FAILED, MultiNodeError
+from hpc_multinode.errors import EXIT_FAILED
 from hpc_multinode.executors.loading import load_executor, load_work
 from hpc_multinode.logs import TRACEBACK_HEADER
+from hpc_multinode.node.failure import MAX_MESSAGE, format_failure, make_text, make_words
 from hpc_multinode.runs import RunFolder
 
 if TYPE_CHECKING:
@@ -23,12 +23,6 @@ if TYPE_CHECKING:
 
     from hpc_multinode.node.spec import WorkerSpec
     from hpc_multinode.plan import LaunchPlan
-
-_MAX_MESSAGE = 4_000
-_MAX_LINES = 40
-_MAX_LINE = 400
-_PACKAGE = Path(__file__).resolve().parent.parent
-_NOT_THEIRS = ("<frozen ", *(str(_PACKAGE / part) for part in ("node", "executors")))
 
 
 def run_worker(plan: LaunchPlan, spec: WorkerSpec, *, say: Callable[[dict[str, Any]], None]) -> int:
@@ -74,50 +68,32 @@ def _make_context(plan: LaunchPlan, spec: WorkerSpec) -> WorkerContext:
 
 
 def _end_of(end: SystemExit, say: Callable[[dict[str, Any]], None]) -> int:
+    """Return the exit code that the interpreter would make of ``sys.exit(...)``."""
     if end.code is None or end.code == 0:
         return 0
     if isinstance(end.code, int):
         code = end.code & 0xFF or EXIT_FAILED
-        say({"kind": "failed", "exception": "SystemExit", "message": str(end.code), "traceback": []})
-        return code
-    print(end.code, file=sys.stderr, flush=True)  # noqa: T201 - what the interpreter does with such a code
-    say({"kind": "failed", "exception": "SystemExit", "message": str(end.code)[:_MAX_MESSAGE], "traceback": []})
-    return EXIT_FAILED
-
-
-def _fail(error: BaseException, say: Callable[[dict[str, Any]], None]) -> int:
-    # An error of ours is written for its reader; where it was raised helps nobody.
-    text = f"error: {error}\n" if isinstance(error, MultiNodeError) else _format(error)
-    try:
-        message = str(error)
-    except Exception as unprintable:  # noqa: BLE001 - __str__ of the person's own exception
-        message = f"(its text cannot be made: {type(unprintable).__name__})"
-    lines = [line[:_MAX_LINE] for line in text.rstrip().splitlines()]
-    if len(lines) > _MAX_LINES:
-        left_out = len(lines) - _MAX_LINES
-        lines = [*lines[: _MAX_LINES // 4], f"... {left_out} lines, see the log ...", *lines[-3 * _MAX_LINES // 4 :]]
+    else:
+        code = EXIT_FAILED
+        print(make_text(end.code), file=sys.stderr, flush=True)  # noqa: T201 - as the interpreter does
     say(
         {
             "kind": "failed",
-            "exception": type(error).__name__,
-            "message": message[:_MAX_MESSAGE],
-            "traceback": lines,
+            **make_words(end),
+            "message": make_text(end.code)[:MAX_MESSAGE],
+            "traceback": [],
+            "exit_code": code,
         }
     )
+    return code
+
+
+def _fail(error: BaseException, say: Callable[[dict[str, Any]], None]) -> int:
+    say({"kind": "failed", **make_words(error), "exit_code": EXIT_FAILED})
     sys.stdout.flush()
+    text = format_failure(error)
     print(f"{TRACEBACK_HEADER}\n{text}", file=sys.stderr, end="", flush=True)  # noqa: T201 - the log is our stderr
     return EXIT_FAILED
-
-
-def _format(error: BaseException) -> str:
-    """Return the traceback as Python prints it, without the frames of ours and of import above the work."""
-    try:
-        summary = traceback.TracebackException.from_exception(error)
-        frames = [frame for frame in summary.stack if not frame.filename.startswith(_NOT_THEIRS)]
-        summary.stack = traceback.StackSummary.from_list(frames)
-        return "".join(summary.format())
-    except Exception:  # noqa: BLE001 - __str__ of the person's own exception
-        return f"{type(error).__module__}.{type(error).__qualname__} (its text cannot be made)\n"
 
 
 def _keep_result(plan: LaunchPlan, spec: WorkerSpec, result: object) -> None:

@@ -64,7 +64,7 @@ def run_debug(plan: LaunchPlan, folder: RunFolder) -> int:
 def _run(plan: LaunchPlan, folder: RunFolder, node: NodeContext, spec: WorkerSpec) -> int:
     started = datetime.now(timezone.utc).astimezone()
     coordinator = Coordinator(num_nodes=1)
-    supervisor = Supervisor(host=node.host, signal_workers=lambda _: None, read_tail=lambda _: ())
+    supervisor = Supervisor(node_rank=0, host=node.host, signal_workers=lambda _: None, read_tail=lambda _: ())
     supervisor.start([spec])
     supervisor.note_pids({0: os.getpid()})
 

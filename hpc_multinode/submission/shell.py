@@ -24,18 +24,22 @@ def make_setup(lines: Sequence[str]) -> list[str]:
 
     Each runs in the script's own shell, so that what it exports or activates stays; in a pipe every part counts.
     """
-    if not lines:
+    commands = [line for line in lines if line.strip() and not line.lstrip().startswith("#")]
+    if not commands:
         return []
     wrapped = [
         f"{{ {line}\n}} || {{ echo {shlex.quote(f'hpc_multinode: this set-up line failed: {line}')} >&2; exit 1; }}"
-        for line in lines
+        for line in commands
     ]
     return ["set -o pipefail", *wrapped, "set +o pipefail"]
 
 
 def make_srun_options(plan: LaunchPlan) -> list[str]:
     """Return the options of srun by which agents are started: one on each node, and a bad end of one ends all."""
+    # srun does not take it from the job any more since Slurm 22.05.
+    cpus = plan.sbatch.get("cpus-per-task")
     return [
+        *([f"--cpus-per-task={cpus}"] if cpus is not None else []),
         "--ntasks-per-node=1",
         "--kill-on-bad-exit=1",
         f"--wait={_SRUN_WAIT_S}",
@@ -55,7 +59,10 @@ def make_foreground_script(plan: LaunchPlan, words: Sequence[str]) -> str:
             *make_setup(plan.setup),
             f"{command} & program=$!",
             "trap 'kill -TERM $program' TERM",
+            # A wait ends early when the trap runs; the last one asks for the status that bash has kept.
+            "wait $program; code=$?",
             "while kill -0 $program 2>/dev/null; do wait $program; code=$?; done",
+            "wait $program 2>/dev/null; kept=$?; [ $kept -eq 127 ] || code=$kept",
             *plan.teardown,
             "exit $code",
         ]

@@ -55,6 +55,8 @@ class _Executor(submitit.SlurmExecutor):
 
     def _make_submission_file_text(self, command: str, uid: str) -> str:
         text = super()._make_submission_file_text(command, uid)
+        if "signal" in self._plan.sbatch:
+            return text
         # submitit always asks for a signal 90 s before the end; nobody here has asked for one.
         return "\n".join(line for line in text.splitlines() if not line.startswith("#SBATCH --signal=")) + "\n"
 
@@ -104,10 +106,6 @@ def submit_slurm(plan: LaunchPlan, folder: RunFolder) -> str:
 
 def _make_parameters(plan: LaunchPlan) -> dict[str, Any]:
     options = dict(plan.sbatch)
-    srun_args = make_srun_options(plan)
-    if "cpus-per-task" in options:
-        # srun does not take it from the job any more since Slurm 22.05.
-        srun_args.append(f"--cpus-per-task={options['cpus-per-task']}")
     return {
         "job_name": options.pop("job-name"),
         "nodes": options.pop("nodes"),
@@ -118,7 +116,7 @@ def _make_parameters(plan: LaunchPlan) -> dict[str, Any]:
         "stderr_to_stdout": True,
         "setup": make_setup(plan.setup) or None,
         "teardown": ["code=$?", *plan.teardown, "exit $code"] if plan.teardown else None,
-        "srun_args": srun_args,
+        "srun_args": make_srun_options(plan),
         "additional_parameters": options,
     }
 

@@ -110,7 +110,6 @@ def test_a_keyword_behind_a_positional_only_default() -> None:
     assert _call(work, (), {"b": 5}) == (1, 5, "our world_size")
 
 
-@pytest.mark.xfail(strict=True, reason="BUG: bound.kwargs then names a positional-only parameter: TypeError in worker")
 def test_a_positional_only_rank_behind_a_default() -> None:
     """A rank behind a positional-only parameter that keeps its default still reaches its place."""
 
@@ -120,7 +119,6 @@ def test_a_positional_only_rank_behind_a_default() -> None:
     assert _call(work) == (0.1, "our world_size")
 
 
-@pytest.mark.xfail(strict=True, reason="BUG: refused as given twice; Python takes both")
 def test_a_keyword_named_like_a_positional_only_parameter() -> None:
     """With ``**rest`` a keyword may have the name of a positional-only parameter."""
 
@@ -133,13 +131,10 @@ def test_a_keyword_named_like_a_positional_only_parameter() -> None:
 def test_refuses_a_rank_in_kwargs() -> None:
     """A rank that the person sets is refused even where the work would take it."""
     error = _refuse(lambda world_size, **rest: (world_size, rest), (), {"world_size": 2, "node_rank": 1})
-    assert error.what == (
-        "work.kwargs sets 'world_size', 'node_rank', which the launcher gives to every worker itself"
-    )
+    assert error.what == ("work.kwargs sets 'world_size', 'node_rank', which the launcher gives to every worker itself")
     assert error.found == "work.kwargs={'world_size': 2, 'node_rank': 1} for train()"
     assert error.fix == (
-        "remove 'world_size', 'node_rank' from work.kwargs; "
-        "the sizes follow from nodes and resources.workers_per_node"
+        "remove 'world_size', 'node_rank' from work.kwargs; the sizes follow from nodes and resources.workers_per_node"
     )
 
 

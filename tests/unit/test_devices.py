@@ -159,6 +159,6 @@ def test_counting_needs_neither_torch_nor_a_driver() -> None:
         "import sys; from hpc_multinode.devices import count_machine_gpus; "
         "print(count_machine_gpus() >= 0, 'torch' in sys.modules)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["True", "False"]
     assert count_machine_gpus() >= 0

@@ -159,7 +159,6 @@ def test_refuses_a_call_that_cannot_be_met(work: Callable[..., Any], options: di
 
 
 @pytest.mark.parametrize("kwargs", [{}, {"zzz": 1}, {"lr": 1}])
-@pytest.mark.xfail(strict=True, reason="BUG: a class with an instance run is not checked at all before the start")
 def test_refuses_a_class_that_cannot_be_made_or_run(kwargs: dict[str, Any]) -> None:
     """``__init__`` and ``run`` are read as they are from source on the command line."""
     _refuse(WithInstance, kwargs=kwargs)
@@ -169,7 +168,6 @@ async def _coroutine() -> None:
     """Return at once when called."""
 
 
-@pytest.mark.xfail(strict=True, reason="BUG: refused on the command line, not here")
 def test_refuses_a_coroutine() -> None:
     """A coroutine function would return without having run."""
     _refuse(_coroutine)
@@ -179,7 +177,6 @@ class _NotCallable:
     run = 3
 
 
-@pytest.mark.xfail(strict=True, reason="BUG: a run that is no method passes")
 def test_refuses_a_run_that_is_no_method() -> None:
     """An attribute named run is not enough."""
     _refuse(_NotCallable)

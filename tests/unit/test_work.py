@@ -86,14 +86,12 @@ def test_a_file_in_a_package_bears_its_dotted_name(tmp_path: Path) -> None:
     assert (target.module, target.folders) == ("pkg.sub.m", (str(tmp_path / "pkg/sub"), str(tmp_path)))
 
 
-@pytest.mark.xfail(strict=True, reason="BUG: module is pkg.__init__, so the package is executed twice under two names")
 def test_the_file_of_a_package_bears_the_packages_name(tmp_path: Path) -> None:
     """``pkg/__init__.py:run`` is the package itself."""
     _write(tmp_path, {"pkg/__init__.py": PLAIN})
     assert _find(tmp_path, "pkg/__init__.py:run").module == "pkg"
 
 
-@pytest.mark.xfail(strict=True, reason="BUG: module 'a.b' is imported as package a on the node: ModuleNotFoundError")
 def test_a_file_with_a_dot_in_its_name_has_a_module_name_without(tmp_path: Path) -> None:
     """``train.v2.py`` is no module v2 of a package train."""
     _write(tmp_path, {"train.v2.py": PLAIN})
@@ -129,7 +127,6 @@ def test_finds_a_module(tmp_path: Path, target: str, file: str, module: str) -> 
     )
 
 
-@pytest.mark.xfail(strict=True, reason="BUG: KeyError 'pkg' out of importlib: a traceback at submit")
 def test_finds_a_module_in_a_folder_without_init(tmp_path: Path) -> None:
     """A folder without ``__init__.py`` is a package to Python, and to us."""
     _write(tmp_path, {"nspkg/sub/m.py": PLAIN})
@@ -200,20 +197,17 @@ def test_the_error_names_the_setting(tmp_path: Path) -> None:
     assert caught.value.found == f"strategy.executor=x.py:E, that is {tmp_path}/x.py"
 
 
-@pytest.mark.xfail(strict=True, reason="BUG: accepted here; every worker then fails, a file without .py is no module")
 def test_refuses_a_file_that_cannot_be_imported(tmp_path: Path) -> None:
     """A name in a file without the ending .py is refused at submit."""
     _write(tmp_path, {"train": PLAIN})
     _refuse_target(tmp_path, "./train:run")
 
 
-@pytest.mark.xfail(strict=True, reason="BUG: ValueError 'embedded null byte': a traceback")
 def test_refuses_a_nul_in_a_path(tmp_path: Path) -> None:
     """A NUL, which YAML can write, is an error like others."""
     _refuse_target(tmp_path, "a\0b.py:run")
 
 
-@pytest.mark.xfail(strict=True, reason="BUG: RuntimeError 'Symlink loop' on Python below 3.13: a traceback")
 def test_refuses_a_symlink_to_itself(tmp_path: Path) -> None:
     """A loop of symlinks is a missing file."""
     (tmp_path / "loop.py").symlink_to(tmp_path / "loop.py")
@@ -276,7 +270,6 @@ def test_refuses_a_source_that_cannot_be_read(tmp_path: Path) -> None:
     assert (caught.value.found, caught.value.fix) == (f"{tmp_path}/gone.py", "make it readable")
 
 
-@pytest.mark.xfail(strict=True, reason="BUG: ValueError 'duplicate parameter name', a traceback")
 def test_refuses_a_parameter_named_twice(tmp_path: Path) -> None:
     """What only the compiler refuses is refused too."""
     assert "duplicate argument 'a'" in _refuse(tmp_path, "def run(a, a): pass\n").what
@@ -347,7 +340,6 @@ def test_leaves_to_the_worker_what_source_cannot_tell(tmp_path: Path, source: st
         "def run(a): pass\nfrom helper import run\n",
     ],
 )
-@pytest.mark.xfail(strict=True, reason="BUG: the def is checked although a later statement binds the name anew")
 def test_leaves_to_the_worker_a_name_that_is_bound_again(tmp_path: Path, source: str) -> None:
     """A definition that a later statement replaces is not the work."""
     _check(tmp_path, source)
@@ -496,7 +488,7 @@ def test_imports_of_a_file_in_a_package_are_looked_for_from_its_root(tmp_path: P
 def test_refuses_a_module_to_preload_that_is_not_installed() -> None:
     """Preloaded modules are looked for by their top-level package."""
     with pytest.raises(WorkError) as caught:
-        check_modules(["os.path", "nope_q.sub"], wanted_by="strategy=lite")
+        check_modules(["os.path", "nope_q.sub"], folders=(), wanted_by="strategy=lite")
     assert caught.value.what == "strategy=lite needs the package 'nope_q', which is not installed"
     assert caught.value.found == "this interpreter cannot find it"
     assert caught.value.fix == "pip install nope_q"

@@ -77,8 +77,12 @@ def call(tmp_path: Path, source: str, name: str, **work: Any) -> Any:
 
 def load_own(tmp_path: Path, executor: str) -> RunWorkExecutor:
     """Load an executor of the person's own."""
-    plan = make_work_plan(tmp_path, None)
-    return load_executor(replace(plan.strategy, executor=executor), folders=(str(tmp_path),))
+    strategy = replace(make_work_plan(tmp_path, None).strategy, executor=executor)
+    if ".py:" in executor:
+        found = find_target(executor, cwd=tmp_path, is_script=False)
+        sys.path[:0] = found.folders
+        strategy = replace(strategy, executor=f"{found.module}:{found.name}", executor_file=found.file)
+    return load_executor(strategy, folders=(str(tmp_path),))
 
 
 def run_as_script(monkeypatch: pytest.MonkeyPatch, file: Path, *argv: str) -> dict[str, Any]:
@@ -384,5 +388,5 @@ def test_what_is_no_executor_is_an_error(tmp_path: Path, name: str) -> None:
     write(tmp_path / "my_executor.py", "VALUE = 3\n\nclass Other: pass\n")
     with pytest.raises(WorkError, match="names no RunWorkExecutor") as caught:
         load_own(tmp_path, f"{tmp_path}/my_executor.py:{name}")
-    assert f"my_executor.py:{name}" in caught.value.found
+    assert f"my_executor:{name}" in caught.value.found
     assert str(tmp_path) in caught.value.found

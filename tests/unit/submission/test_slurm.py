@@ -17,7 +17,7 @@ from submitit.core.utils import FailedJobError, FailedSubmissionError
 from submitit.local.local import Controller
 
 from hpc_multinode.config import Config, Mode
-from hpc_multinode.errors import SubmissionError
+from hpc_multinode.errors import ConfigError, SubmissionError
 from hpc_multinode.plan import Facts, LaunchPlan, make_plan
 from hpc_multinode.runs import RunFolder
 from hpc_multinode.submission.local import CONTROLLER_MODULE
@@ -134,12 +134,8 @@ def test_resources_become_directives(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["signal", "wckey"])
-def test_an_option_of_the_person_is_in_the_text(tmp_path: Path, name: str, request: Any) -> None:
+def test_an_option_of_the_person_is_in_the_text(tmp_path: Path, name: str) -> None:
     """What is given in ``resources.sbatch`` is never dropped."""
-    if name == "signal":
-        request.applymarker(
-            pytest.mark.xfail(strict=True, reason="BUG: the line is filtered out with submitit's own, silently")
-        )
     plan = _plan(tmp_path, resources__sbatch={name: "x@60"})
     assert _directives(render_slurm(plan))[name] == "x@60"
 
@@ -163,10 +159,12 @@ def test_a_hostile_folder_stays_one_word(tmp_path: Path, folder: str) -> None:
     assert _srun(text)[-1] == run_dir
 
 
-@pytest.mark.xfail(strict=True, reason="BUG: a % in the run folder's path is a pattern to sbatch and srun (--output)")
-def test_a_percent_sign_in_the_folder_is_a_letter(tmp_path: Path) -> None:
-    """``%j`` in a person's path is no job id: sbatch takes %% for one percent sign."""
-    assert "/50%%_jobs/" in (_directives(render_slurm(_plan(tmp_path / "50%_jobs")))["output"] or "")
+def test_a_percent_sign_in_the_folder_is_refused(tmp_path: Path) -> None:
+    """``%j`` in a person's path is no job id; sbatch and srun would replace it."""
+    with pytest.raises(ConfigError, match="holds a %, which Slurm would replace") as caught:
+        _plan(tmp_path / "50%_jobs")
+    assert "50%_jobs" in caught.value.found
+    assert caught.value.fix == "run_root=FOLDER whose path has none"
 
 
 def test_srun_starts_one_agent_a_node(tmp_path: Path) -> None:
@@ -185,7 +183,6 @@ def test_srun_takes_the_cpus_and_the_persons_words(tmp_path: Path) -> None:
     assert {"--cpus-per-task=8", "--mpi=none", "--comment=a b"} <= set(_srun(render_slurm(plan)))
 
 
-@pytest.mark.xfail(strict=True, reason="BUG: our --cpus-per-task stands last, and srun takes the last")
 def test_the_persons_words_for_srun_win(tmp_path: Path) -> None:
     """The person's words come behind all of ours."""
     plan = _plan(tmp_path, resources__cpus_per_node=8, resources__srun_args=["--cpus-per-task=4"])
@@ -316,9 +313,7 @@ def test_a_refusal_in_other_words_is_told_as_it_is(tmp_path: Path, fake_sbatch: 
     assert caught.value.found == "site policy: no project"
 
 
-def test_the_outer_job_does_not_reach_sbatch(
-    tmp_path: Path, fake_sbatch: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_outer_job_does_not_reach_sbatch(tmp_path: Path, fake_sbatch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Variables of an outer job or launcher are unset; the person's own, sbatch's and Slurm's place are kept."""
     outer = ["SLURM_JOB_ID", "SLURM_NTASKS", "SLURM_MEM_PER_NODE", "RANK", "WORLD_SIZE", "MASTER_ADDR",
              "TORCHELASTIC_RUN_ID"]  # fmt: skip
@@ -332,9 +327,7 @@ def test_the_outer_job_does_not_reach_sbatch(
     assert {name: env.get(name) for name in kept} == dict.fromkeys(kept, "7 'x'")
 
 
-def test_the_environment_of_the_caller_stays(
-    tmp_path: Path, fake_sbatch: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_environment_of_the_caller_stays(tmp_path: Path, fake_sbatch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only the child goes without them."""
     monkeypatch.setenv("SLURM_JOB_ID", "1")
     fake_sbatch()
