@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from hpc_multinode.config import Config, Mode
 from hpc_multinode.errors import ConfigError
-from hpc_multinode.slurm.environment import LEAKING_NAMES
+from hpc_multinode.slurm.leaking import LEAKING_NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hpc_multinode.devices import DEVICE_VARIABLES
-from hpc_multinode.slurm.environment import is_leaking, parse_cpus_on_node
+from hpc_multinode.slurm.environment import parse_cpus_on_node
+from hpc_multinode.slurm.leaking import is_leaking
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -12,7 +12,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from hpc_multinode.node.environment import LAUNCHER_PID
-from hpc_multinode.slurm.environment import is_leaking
+from hpc_multinode.slurm.leaking import is_leaking
 from hpc_multinode.submission.controller import Controller, start_controller
 from hpc_multinode.submission.shell import make_agent_command
 

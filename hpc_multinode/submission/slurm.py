@@ -16,7 +16,7 @@ import submitit
 from submitit.core.utils import FailedJobError, FailedSubmissionError
 
 from hpc_multinode.errors import SubmissionError
-from hpc_multinode.slurm.environment import is_leaking
+from hpc_multinode.slurm.leaking import is_leaking
 from hpc_multinode.submission.shell import make_agent_command, make_setup, make_srun_options
 
 if TYPE_CHECKING:

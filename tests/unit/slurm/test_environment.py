@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from hpc_multinode.errors import ConfigError, MultiNodeError, SlurmEnvironmentError
 from hpc_multinode.slurm.environment import (
     has_job,
-    is_leaking,
     is_plain_step,
     parse_cpus_on_node,
     parse_gpus_on_node,
@@ -24,6 +23,7 @@ from hpc_multinode.slurm.environment import (
     parse_node_context,
     parse_restart_count,
 )
+from hpc_multinode.slurm.leaking import is_leaking
 
 if TYPE_CHECKING:
     from hpc_multinode.context import NodeContext
