@@ -18,9 +18,12 @@ from hpc_multinode.assets import find_asset
 from hpc_multinode.config import Config, Mode
 from hpc_multinode.devices import count_machine_gpus, parse_visible_devices
 from hpc_multinode.errors import ConfigError, SubmissionError, WorkError
-from hpc_multinode.plan import Facts, LaunchPlan, make_plan, make_run_id, make_run_name
+from hpc_multinode.modules import check_modules
+from hpc_multinode.plan import Facts, LaunchPlan
+from hpc_multinode.planning import make_plan, make_run_id, make_run_name
 from hpc_multinode.slurm.environment import has_job, is_plain_step, parse_allocated_nodes, parse_gpus_on_node
-from hpc_multinode.work import WorkTarget, check_call, check_class, check_imports, check_modules, find_target
+from hpc_multinode.source import check_call, check_class, check_imports
+from hpc_multinode.work import WorkTarget, find_target
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -15,25 +15,30 @@ PACKAGE = Path(hpc_multinode.__file__).parent
 MODULES = sorted(path for path in PACKAGE.rglob("*.py") if not {"conf", "examples"} & set(path.parts))
 # Each part of the package, and the parts it may import. What stands in no list may import nothing of the package.
 SHARED = {"errors", "context", "arguments", "ports", "devices", "plan", "config", "report", "runs", "slurm", "assets"}
+LOGIN = SHARED | {"planning", "work", "source", "modules", "preparation"}
 ALLOWED = {
-    "slurm": {"errors", "context", "ports", "devices"},
+    "slurm": {"errors", "context", "ports", "devices", "config"},
     "ports": {"errors", "slurm"},
     "devices": {"errors", "slurm"},
     "arguments": {"errors"},
-    "plan": {"errors", "config", "work", "slurm"},
+    "plan": {"config"},
     "report": {"errors"},
     "runs": {"errors", "plan"},
-    "work": {"errors", "arguments"},
-    "compose": {"errors", "config", "assets"},
+    "modules": {"errors"},
+    "source": {"errors", "arguments", "modules", "work"},
+    "work": {"errors", "modules", "source"},
+    "planning": {"errors", "config", "plan", "slurm", "work"},
+    "keys": {"errors", "config"},
+    "overrides": {"errors", "keys"},
+    "compose_errors": {"errors", "keys"},
+    "compose": {"errors", "config", "assets", "keys", "overrides", "compose_errors"},
     "executors": SHARED,
     "node": SHARED | {"executors", "logs"},
-    "logs": set(),
-    "preparation": SHARED | {"work"},
+    "preparation": LOGIN,
     "submission": SHARED | {"node", "logs"},
     "launching": SHARED | {"submission", "preparation"},
     "multinode": SHARED | {"compose", "preparation", "launching", "submission"},
     "cli": SHARED | {"compose", "preparation", "launching", "submission", "node"},
-    "lite": set(),
 }
 
 

@@ -9,7 +9,7 @@ import socket
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from hpc_multinode.cli.planning import compose_from
+from hpc_multinode.cli.composing import compose_from
 from hpc_multinode.config import Mode
 from hpc_multinode.node.local import make_local_context
 from hpc_multinode.preparation import decide_mode, see_devices

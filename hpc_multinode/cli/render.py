@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from hpc_multinode.cli.planning import make_plan_from
+from hpc_multinode.cli.composing import make_plan_from
 from hpc_multinode.submission.slurm import render_slurm
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from hpc_multinode.cli.planning import make_plan_from
+from hpc_multinode.cli.composing import make_plan_from
 from hpc_multinode.launching import launch, render_header
 from hpc_multinode.slurm.environment import is_plain_step
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hpc_multinode.compose import compose_config, find_config_dirs, list_options, render_config
+from hpc_multinode.compose import compose_config, find_config_dirs, render_config
 from hpc_multinode.config import Config, Mode, StartMethod
 from hpc_multinode.errors import ConfigError
 
@@ -561,12 +561,6 @@ def test_refuses_an_empty_folder_name() -> None:
     """``--config-dir=$UNSET`` is a mistake, not the current folder."""
     with pytest.raises(ConfigError):
         find_config_dirs([""], {})
-
-
-def test_lists_the_options_of_a_group(tmp_path: Path) -> None:
-    """Ours and the person's, sorted, each once."""
-    folder = _folder(tmp_path, {"resources/big.yaml": "", "resources/gpu.yaml": ""})
-    assert list_options("resources", [folder]) == ("big", "cpu", "gpu", "gpu-fast", "gpu-fast-multi")
 
 
 def test_renders_resolved_values() -> None:

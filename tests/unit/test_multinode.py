@@ -23,7 +23,8 @@ from hpc_multinode import (
 )
 from hpc_multinode.config import Config, Mode
 from hpc_multinode.errors import ConfigError, SubmissionError, WorkError
-from hpc_multinode.plan import Facts, make_plan
+from hpc_multinode.plan import Facts
+from hpc_multinode.planning import make_plan
 from hpc_multinode.report import Outcome, Report
 from hpc_multinode.runs import RunFolder
 

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from hpc_multinode.config import Config, Mode
 from hpc_multinode.errors import ConfigError
-from hpc_multinode.plan import Facts, LaunchPlan, make_plan, make_run_id, make_run_name
+from hpc_multinode.plan import Facts, LaunchPlan
+from hpc_multinode.planning import make_plan, make_run_id, make_run_name
 from hpc_multinode.work import WorkTarget
 
 if TYPE_CHECKING:

@@ -11,7 +11,8 @@ import pytest
 
 from hpc_multinode.config import Config, Mode
 from hpc_multinode.errors import ConfigError
-from hpc_multinode.plan import Facts, LaunchPlan, make_plan
+from hpc_multinode.plan import Facts, LaunchPlan
+from hpc_multinode.planning import make_plan
 from hpc_multinode.runs import RunFolder
 
 if TYPE_CHECKING:

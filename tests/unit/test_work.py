@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from hpc_multinode.errors import WorkError
-from hpc_multinode.work import WorkTarget, check_call, check_class, check_imports, check_modules, find_target
+from hpc_multinode.modules import check_modules
+from hpc_multinode.source import check_call, check_class, check_imports
+from hpc_multinode.work import WorkTarget, find_target
 
 PLAIN = "def run(): pass\n"
 

@@ -16,7 +16,8 @@ from hpc_multinode.arguments import OFFERED_NAMES, RANK_NAMES
 from hpc_multinode.config import Config, Mode
 from hpc_multinode.errors import WorkError
 from hpc_multinode.executors.loading import load_executor, load_work, run_script
-from hpc_multinode.plan import Facts, LaunchPlan, make_plan
+from hpc_multinode.plan import Facts, LaunchPlan
+from hpc_multinode.planning import make_plan
 from hpc_multinode.work import find_target
 
 if TYPE_CHECKING:

@@ -9,7 +9,8 @@ import pytest
 from hpc_multinode.config import Config, Mode
 from hpc_multinode.context import NodeContext
 from hpc_multinode.node.environment import LAUNCHER_PID, make_node_env, make_worker_env
-from hpc_multinode.plan import Facts, LaunchPlan, make_plan
+from hpc_multinode.plan import Facts, LaunchPlan
+from hpc_multinode.planning import make_plan
 
 FOREIGN = [
     "RANK",

@@ -18,7 +18,8 @@ import pytest
 
 from hpc_multinode.config import Config, Mode, StartMethod
 from hpc_multinode.node.spec import WorkerSpec
-from hpc_multinode.plan import Facts, LaunchPlan, make_plan
+from hpc_multinode.plan import Facts, LaunchPlan
+from hpc_multinode.planning import make_plan
 from hpc_multinode.work import find_target
 
 if TYPE_CHECKING:

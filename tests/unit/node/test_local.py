@@ -10,7 +10,8 @@ import pytest
 from hpc_multinode.config import Config, Mode
 from hpc_multinode.errors import RendezvousError
 from hpc_multinode.node.local import parse_local_context
-from hpc_multinode.plan import Facts, LaunchPlan, make_plan
+from hpc_multinode.plan import Facts, LaunchPlan
+from hpc_multinode.planning import make_plan
 
 if TYPE_CHECKING:
     from hpc_multinode.context import NodeContext

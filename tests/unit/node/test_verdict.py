@@ -11,7 +11,8 @@ from hpc_multinode.config import Config, Mode
 from hpc_multinode.context import NodeContext
 from hpc_multinode.node.coordinator import Coordinator
 from hpc_multinode.node.verdict import compose_report
-from hpc_multinode.plan import Facts, make_plan
+from hpc_multinode.plan import Facts
+from hpc_multinode.planning import make_plan
 from hpc_multinode.report import Outcome, Report
 
 NUM_NODES = 3

@@ -16,7 +16,8 @@ from hpc_multinode.config import Config, Mode
 from hpc_multinode.node.spec import WorkerSpec
 from hpc_multinode.node.supervisor import Supervisor
 from hpc_multinode.node.worker import TRACEBACK_HEADER, run_worker
-from hpc_multinode.plan import Facts, LaunchPlan, make_plan
+from hpc_multinode.plan import Facts, LaunchPlan
+from hpc_multinode.planning import make_plan
 from hpc_multinode.work import find_target
 
 if TYPE_CHECKING:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hpc_multinode.config import Config, Mode
-from hpc_multinode.plan import Facts, LaunchPlan, make_plan
+from hpc_multinode.plan import Facts, LaunchPlan
+from hpc_multinode.planning import make_plan
 from hpc_multinode.submission.shell import make_agent_command, make_foreground_script, make_setup
 
 if TYPE_CHECKING:

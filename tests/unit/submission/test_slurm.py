@@ -18,7 +18,8 @@ from submitit.local.local import Controller
 
 from hpc_multinode.config import Config, Mode
 from hpc_multinode.errors import ConfigError, SubmissionError
-from hpc_multinode.plan import Facts, LaunchPlan, make_plan
+from hpc_multinode.plan import Facts, LaunchPlan
+from hpc_multinode.planning import make_plan
 from hpc_multinode.runs import RunFolder
 from hpc_multinode.submission.local import CONTROLLER_MODULE
 from hpc_multinode.submission.slurm import render_slurm, submit_slurm

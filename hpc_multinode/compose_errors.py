@@ -1,0 +1,104 @@
+"""Hydra's errors in our words: what, found, fix. Pure."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from typing import TYPE_CHECKING, cast
+
+from hydra.errors import ConfigCompositionException, HydraException, MissingConfigException
+from omegaconf.errors import ConfigKeyError, OmegaConfBaseException, ValidationError
+
+from hpc_multinode.errors import ConfigError
+from hpc_multinode.keys import GROUPS, suggest_key, text_keys
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import yaml
+
+DEFAULTS_FILE = "defaults.yaml"
+# The node of conf/config.yaml that stands for it.
+DEFAULTS = "_hpc_multinode_defaults"
+SECTIONS = "write keys and values below it, one a line, as in gpus_per_node: 2"
+_IN_FILE = re.compile(r"In '(.+?)': \w+ raised while composing config")
+
+
+def explain(error: Exception, words: Sequence[str]) -> ConfigError:
+    """Return our error for one of Hydra or OmegaConf.
+
+    Args:
+        error: What was raised while composing.
+        words: What was typed.
+    """
+    if isinstance(error, MissingConfigException):
+        return _missing_option(error, words)
+    inner = error
+    while not isinstance(inner, OmegaConfBaseException) and (inner.__cause__ or inner.__context__):
+        inner = cast("Exception", inner.__cause__ or inner.__context__)
+    lines = str(error).splitlines()
+    in_file = _IN_FILE.match(lines[0])
+    found = _name_file(in_file[1]) if in_file else lines[0].removeprefix("Error merging override ")
+    key = str(getattr(inner, "full_key", None) or "")
+    text = str(inner).splitlines()[0]
+    if isinstance(inner, ConfigKeyError) and key:
+        return ConfigError(what=f"unknown key {key!r}", found=f"in {found}", fix=_suggest_for_file(key))
+    if "Merge error" in text or "Cannot merge" in text:
+        return ConfigError(what="a section is not a mapping", found=f"{found}: {text}", fix=SECTIONS)
+    if "Ambiguous value" in text or "Sweep parameters" in text:
+        return ConfigError(
+            what="an override has several values",
+            found=text.partition("'")[2].partition("'")[0],
+            fix="""give one; a list is written [a,b], and a text with a comma in quotes of its own: 'key="a,b"'""",
+        )
+    if isinstance(error, HydraException) and not isinstance(error, ConfigCompositionException):
+        return ConfigError(
+            what="an override cannot be read",
+            found=lines[0],
+            fix="""put the value into quotes of its own, and the word into the shell's: 'key="value"'""",
+        )
+    what = (
+        "a value has the wrong type" if isinstance(inner, ValidationError) else "the configuration cannot be composed"
+    )
+    return ConfigError(what=what, found=f"{key}: {found}" if key and key not in found else found, fix=text)
+
+
+def _name_file(config: str) -> str:
+    return DEFAULTS_FILE if config == DEFAULTS else f"{config}.yaml"
+
+
+def _suggest_for_file(key: str) -> str:
+    group, _, name = key.partition(".")
+    if group in GROUPS and name in text_keys():
+        return f"a file of {group}/ that sets {name} too begins with the line: # @package _global_"
+    return suggest_key(key, text_keys())
+
+
+def _missing_option(error: MissingConfigException, words: Sequence[str]) -> ConfigError:
+    group, _, name = (error.missing_cfg_file or "").rpartition("/")
+    options = tuple(option for option in error.options or ())
+    close = difflib.get_close_matches(name, options, n=1)
+    outside = [word for word in words if word.partition("=")[0] in GROUPS and "/" in word]
+    if outside:
+        key = outside[0].partition("=")[0]
+        return ConfigError(
+            what=f"{key} is a name, not a path", found=outside[0], fix=f"{key}=NAME and --config-dir FOLDER"
+        )
+    listed = ", ".join(options) if options else "no file"
+    if not group:
+        return ConfigError(what="a configuration file is missing", found=str(error).splitlines()[0], fix=listed)
+    return ConfigError(
+        what=f"unknown {group} {name!r}",
+        found=f"{group}={name}; there are: {listed}",
+        fix=f"did you mean {group}={close[0]}?"
+        if close
+        else f"choose one of them, or add {group}/{name}.yaml to a folder of your own (--config-dir)",
+    )
+
+
+def explain_yaml(error: yaml.YAMLError) -> ConfigError:
+    """Return our error for a file that does not parse."""
+    mark = getattr(error, "problem_mark", None)
+    place = f"{mark.name}, line {mark.line + 1}" if mark is not None else str(error)
+    problem = getattr(error, "problem", None) or "it does not parse"
+    return ConfigError(what="a configuration file is not YAML", found=place, fix=f"mend it: {problem}")

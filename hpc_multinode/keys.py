@@ -1,0 +1,62 @@
+"""The keys of the schema: which there are, which hold text, and which comes closest to a wrong one. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import functools
+import types
+import typing
+from typing import TYPE_CHECKING, cast
+
+from hpc_multinode.config import Config
+from hpc_multinode.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+GROUPS = ("strategy", "resources", "cluster", "experiment")
+# Keys under these are the person's own, so they need no + in front.
+OPEN_KEYS = ("work.kwargs", "env", "resources.sbatch")
+
+
+@functools.cache
+def text_keys() -> dict[str, bool]:
+    """Map every key of the schema to whether its value is a text."""
+    found: dict[str, bool] = {}
+
+    def walk(cls: type, prefix: str) -> None:
+        hints = typing.get_type_hints(cls)
+        for item in dataclasses.fields(cls):
+            hint = hints[item.name]
+            key = f"{prefix}{item.name}"
+            if dataclasses.is_dataclass(hint):
+                found[key] = False
+                walk(cast("type", hint), f"{key}.")
+            else:
+                options = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+                found[key] = str in options
+
+    walk(Config, "")
+    return found
+
+
+def require_key(key: str, *, found: str) -> None:
+    """Check that a key is in the schema, or one of the person's own below an open key.
+
+    Raises:
+        ConfigError: It is neither.
+    """
+    known = text_keys()
+    if key in known or any(key.startswith(f"{open_key}.") for open_key in OPEN_KEYS):
+        return
+    raise ConfigError(what=f"unknown key {key!r}", found=found, fix=suggest_key(key, known))
+
+
+def suggest_key(key: str, known: Mapping[str, bool]) -> str:
+    """Return a question after the key that comes closest to a wrong one."""
+    last = key.rpartition(".")[2]
+    close = [k for k in known if k.startswith(f"{key}_") or k.rpartition(".")[2] == last]  # cut short, or misplaced
+    close = close or difflib.get_close_matches(key, [*known, *GROUPS], n=1)
+    close = close or [k for k in known if difflib.get_close_matches(last, [k.rpartition(".")[2]])]
+    return f"did you mean {close[0]}?" if close else "python -m hpc_multinode --help lists the keys"

@@ -1,0 +1,286 @@
+"""From a configuration and the facts to a plan. Pure: reads no clock, no environment and no disk."""
+
+from __future__ import annotations
+
+import math
+import re
+import shlex
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+from hpc_multinode.config import Config, Mode
+from hpc_multinode.errors import ConfigError
+from hpc_multinode.plan import Facts, LaunchPlan, StrategyPlan, WorkPlan
+from hpc_multinode.slurm.leaking import LEAKING_NAMES
+from hpc_multinode.slurm.options import make_sbatch_options
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from hpc_multinode.work import WorkTarget
+
+_ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
+_MAX_PORT = 65535
+_MAX_ID = 200
+
+
+def make_run_name(config: Config, target: WorkTarget | None) -> str:
+    """Return the run's name: the one given, else that of the work's file."""
+    if config.name:
+        return config.name
+    return PurePosixPath(target.file).stem if target is not None else "work"
+
+
+def make_run_id(name: str, *parts: str) -> str:
+    """Compose a run's id, which is safe as a folder's name.
+
+    Args:
+        name: The run's name.
+        parts: What tells it from other runs of that name: date, time and random digits, or job and step.
+    """
+    return "-".join([_UNSAFE.sub("-", name).strip("-.")[:_MAX_ID] or "run", *parts])
+
+
+def make_plan(
+    config: Config,
+    *,
+    facts: Facts,
+    target: WorkTarget | None,
+    executor: WorkTarget | None = None,
+    keeps_results: bool = False,
+) -> LaunchPlan:
+    """Turn a configuration and the facts into a plan.
+
+    Args:
+        config: The composed configuration, every value resolved.
+        facts: What is known of the world.
+        target: The work's source, or None where the work is an object that travels in the run folder.
+        executor: The source of an executor that was given by its path, or None.
+        keeps_results: Whether a Python caller will ask for the return values.
+
+    Raises:
+        ConfigError: A value is out of its range, or two contradict each other.
+    """
+    _check_ranges(config)
+    _check_setup(config.cluster.setup)
+    name = make_run_name(config, target)
+    run_id = config.run_id or facts.run_id
+    _check_names(name, run_id)
+    mode = facts.mode
+    is_local = mode in (Mode.local, Mode.debug)
+    num_nodes = 1 if mode is Mode.debug else _count_nodes(config, facts)
+    workers = 1 if mode is Mode.debug else _count_workers(config, facts, num_nodes=num_nodes, is_shared=is_local)
+    run_dir = str(PurePosixPath(facts.cwd) / (config.run_root or facts.run_root) / run_id)
+    _check_run_dir(run_dir, mode)
+    return LaunchPlan(
+        run_id=run_id,
+        name=name,
+        run_dir=run_dir,
+        mode=mode.value,
+        cwd=facts.cwd,
+        python=config.cluster.python or shlex.quote(facts.python),
+        num_nodes=num_nodes,
+        local_world_size=workers,
+        node_devices=_share_devices(config, facts, num_nodes) if is_local else None,
+        gpus_per_node=_count_gpus(config, facts),
+        threads=max(1, facts.num_cpus // (num_nodes * workers)) if is_local else None,
+        env=_make_env(config.env),
+        sbatch=make_sbatch_options(config.resources, name=name, num_nodes=num_nodes),
+        srun_args=tuple(config.resources.srun_args),
+        setup=tuple(config.cluster.setup),
+        teardown=tuple(config.cluster.teardown),
+        is_private=config.private,
+        keeps_results=keeps_results,
+        main_address=config.launch.main_address,
+        main_port=config.launch.main_port,
+        join_timeout_s=config.launch.join_timeout_s,
+        start_method=config.launch.start_method.value,
+        grace_s=config.stop.grace_s,
+        kill_s=config.stop.kill_s,
+        user=facts.user,
+        work=_make_work(config, facts, target),
+        strategy=StrategyPlan(
+            name=config.strategy.name,
+            executor=f"{executor.module}:{executor.name}" if executor else config.strategy.executor,
+            executor_file=executor.file if executor else None,
+            preload=tuple(dict.fromkeys((*config.strategy.preload, *config.launch.preload))),
+            is_script=config.strategy.is_script,
+            backend=config.strategy.backend,
+            timeout_s=config.strategy.timeout_s,
+        ),
+    )
+
+
+def _check_ranges(config: Config) -> None:
+    resources, launch = config.resources, config.launch
+    counts = {
+        "nodes": (config.nodes, 1),
+        "resources.workers_per_node": (resources.workers_per_node, 1),
+        "resources.gpus_per_node": (resources.gpus_per_node, 0),
+        "resources.cpus_per_node": (resources.cpus_per_node, 1),
+        "launch.main_port": (launch.main_port, 1),
+    }
+    for key, (value, least) in counts.items():
+        if value is not None and value < least:
+            raise ConfigError(what=f"{key} is too small", found=f"{key}={value}", fix=f"{key} is at least {least}")
+    if launch.main_port is not None and launch.main_port > _MAX_PORT:
+        raise ConfigError(
+            what="launch.main_port is no port", found=f"launch.main_port={launch.main_port}", fix=f"1 to {_MAX_PORT}"
+        )
+    amounts = {
+        "resources.mem_gb": resources.mem_gb,
+        "launch.join_timeout_s": launch.join_timeout_s,
+        "stop.grace_s": config.stop.grace_s,
+        "stop.kill_s": config.stop.kill_s,
+        "strategy.timeout_s": config.strategy.timeout_s,
+    }
+    for key, amount in amounts.items():
+        if amount is not None and not (math.isfinite(amount) and amount >= 0):
+            raise ConfigError(
+                what=f"{key} is not an amount", found=f"{key}={amount}", fix=f"{key} is a finite number from 0 on"
+            )
+    if config.strategy.is_one_worker_a_node and (resources.workers_per_node or 1) > 1:
+        raise ConfigError(
+            what=f"strategy={config.strategy.name} runs one worker on each node, with all its devices",
+            found=f"resources.workers_per_node={resources.workers_per_node}",
+            fix="strategy=pytorch_spawn for one worker a GPU, or leave resources.workers_per_node out",
+        )
+
+
+def _check_setup(lines: Sequence[str]) -> None:
+    for line in lines:
+        if "\n" in line.strip():
+            raise ConfigError(
+                what="an entry of cluster.setup has several lines, of which only the last would count",
+                found=line.strip(),
+                fix="write one command in each entry",
+            )
+
+
+def _check_names(name: str, run_id: str) -> None:
+    if not name.isprintable():
+        raise ConfigError(
+            what="the name holds a character that cannot be printed", found=f"name={name!r}", fix="name=word"
+        )
+    if _UNSAFE.search(run_id) or run_id.startswith((".", "-")) or len(run_id.encode()) > _MAX_ID + 30:
+        raise ConfigError(
+            what="run_id cannot be the name of a folder",
+            found=f"run_id={run_id}",
+            fix="letters, digits, dot, dash and underscore, not beginning with dot or dash",
+        )
+
+
+def _check_run_dir(run_dir: str, mode: Mode) -> None:
+    if not run_dir.isprintable():
+        raise ConfigError(
+            what="the run folder's path holds a character that cannot be printed",
+            found=repr(run_dir),
+            fix="run_root=FOLDER",
+        )
+    if mode is Mode.slurm and "%" in run_dir:
+        raise ConfigError(
+            what="the run folder's path holds a %, which Slurm would replace",
+            found=run_dir,
+            fix="run_root=FOLDER whose path has none",
+        )
+
+
+def _count_nodes(config: Config, facts: Facts) -> int:
+    nodes = config.nodes if config.nodes is not None else facts.num_allocated or 1
+    if facts.mode is Mode.step and facts.num_allocated is not None and nodes > facts.num_allocated:
+        raise ConfigError(
+            what="the allocation has fewer nodes than the run asks for",
+            found=f"nodes={nodes}, the allocation that we are in has {facts.num_allocated}",
+            fix=f"nodes={facts.num_allocated}, or cluster=slurm to submit a job of its own",
+        )
+    return nodes
+
+
+def _count_gpus(config: Config, facts: Facts) -> int | None:
+    """Return the GPUs a node that the run counts on: those asked for, else those of the allocation that we are in."""
+    if config.resources.gpus_per_node is None and facts.mode in (Mode.step, Mode.allocation) and facts.devices:
+        return len(facts.devices)
+    return config.resources.gpus_per_node
+
+
+def _count_workers(config: Config, facts: Facts, *, num_nodes: int, is_shared: bool) -> int:
+    if config.strategy.is_one_worker_a_node:
+        return 1
+    resources = config.resources
+    if resources.workers_per_node is not None:
+        return resources.workers_per_node
+    if resources.gpus_per_node is not None:
+        return max(1, resources.gpus_per_node)
+    return max(1, len(facts.devices) // (num_nodes if is_shared else 1))
+
+
+def _share_devices(config: Config, facts: Facts, num_nodes: int) -> tuple[tuple[str, ...], ...]:
+    """Share the GPUs seen on this machine out between nodes that stand side by side on it."""
+    seen = facts.devices
+    asked = config.resources.gpus_per_node
+    per_node = len(seen) // num_nodes if asked is None else asked
+    if per_node * num_nodes > len(seen):
+        raise ConfigError(
+            what="this machine has fewer GPUs than the run asks for",
+            found=f"nodes={num_nodes}, GPUs asked for each: {per_node}; seen: {', '.join(seen) or 'none'}",
+            fix="resources=cpu, fewer nodes or resources.gpus_per_node, or cluster=slurm",
+        )
+    return tuple(seen[node * per_node : (node + 1) * per_node] for node in range(num_nodes))
+
+
+def _make_env(values: Mapping[str, Any]) -> dict[str, str]:
+    env = {}
+    for key, value in values.items():
+        name = str(key)
+        if name in LEAKING_NAMES:
+            raise ConfigError(
+                what=f"env sets {name}, which the launcher sets for every worker itself",
+                found=f"env.{name}={value}",
+                fix="remove it; launch.main_address and launch.main_port choose where rank 0 is found",
+            )
+        if not _ENV_NAME.fullmatch(name):
+            raise ConfigError(
+                what="env holds a name that no shell would take", found=f"env.{name}", fix="letters, digits, underscore"
+            )
+        if value is None or isinstance(value, (bool, list, dict)):
+            raise ConfigError(
+                what=f"env.{name} is not a text", found=f"env.{name}={value!r}", fix=f'quote it: {name}: "..."'
+            )
+        text = str(value)
+        if "\0" in text:
+            raise ConfigError(what=f"env.{name} holds a NUL", found=repr(text), fix="remove it")
+        env[name] = text
+    return env
+
+
+def _has_number_keys(value: object) -> bool:
+    if isinstance(value, dict):
+        return any(not isinstance(key, str) or _has_number_keys(inner) for key, inner in value.items())
+    return isinstance(value, (list, tuple)) and any(_has_number_keys(inner) for inner in value)
+
+
+def _make_work(config: Config, facts: Facts, target: WorkTarget | None) -> WorkPlan:
+    work = config.work
+    if config.strategy.is_script and work.kwargs:
+        raise ConfigError(
+            what="a script takes no keyword arguments",
+            found=f"work.kwargs={work.kwargs}",
+            fix="give its own command line after --: strategy=script work.target=train.py -- --lr 0.1",
+        )
+    if _has_number_keys(work.kwargs) or _has_number_keys(work.args):
+        raise ConfigError(
+            what="a mapping in work.kwargs or work.args has keys that are no texts",
+            found=f"work.kwargs={work.kwargs}, work.args={work.args}",
+            fix="put the keys into quotes, and turn them into numbers in the work",
+        )
+    args = [str(word) for word in work.args] if config.strategy.is_script else work.args
+    folders: Sequence[str] = target.folders if target is not None else ()
+    return WorkPlan(
+        file=target.file if target else None,
+        module=target.module if target else None,
+        name=target.name if target else None,
+        folders=tuple(dict.fromkeys((*folders, *facts.python_path))),
+        args=tuple(args),
+        kwargs=dict(work.kwargs),
+    )
