@@ -21,6 +21,11 @@ DEFAULTS_FILE = "defaults.yaml"
 # The node of conf/config.yaml that stands for it.
 DEFAULTS = "_hpc_multinode_defaults"
 SECTIONS = "write keys and values below it, one a line, as in gpus_per_node: 2"
+_FIXES = {
+    "could not be converted to Integer": "give a whole number, as in nodes=2",
+    "could not be converted to Float": "give a number, as in resources.mem_gb=64",
+    "is not a valid bool": "give true or false",
+}
 _IN_FILE = re.compile(r"In '(.+?)': \w+ raised while composing config")
 
 
@@ -43,6 +48,9 @@ def explain(error: Exception, words: Sequence[str]) -> ConfigError:
     text = str(inner).splitlines()[0]
     if isinstance(inner, ConfigKeyError) and key:
         return ConfigError(what=f"unknown key {key!r}", found=f"in {found}", fix=_suggest_for_file(key))
+    if "Merge error: str is not a subclass" in text:
+        fix = "in a file's defaults list: - override /resources: NAME"
+        return ConfigError(what="a group is not chosen by a key", found=f"{found}: {text}", fix=fix)
     if "Merge error" in text or "Cannot merge" in text:
         return ConfigError(what="a section is not a mapping", found=f"{found}: {text}", fix=SECTIONS)
     if "Ambiguous value" in text or "Sweep parameters" in text:
@@ -57,6 +65,7 @@ def explain(error: Exception, words: Sequence[str]) -> ConfigError:
             found=lines[0],
             fix="""put the value into quotes of its own, and the word into the shell's: 'key="value"'""",
         )
+    text = next((fix for sign, fix in _FIXES.items() if sign in text), text)
     what = (
         "a value has the wrong type" if isinstance(inner, ValidationError) else "the configuration cannot be composed"
     )
@@ -69,6 +78,8 @@ def _name_file(config: str) -> str:
 
 def _suggest_for_file(key: str) -> str:
     group, _, name = key.partition(".")
+    if key in GROUPS:  # Hydra reads a file without that line as one that sets keys of its own group
+        return f"a file of {key}/ begins with the line: # @package _global_"
     if group in GROUPS and name in text_keys():
         return f"a file of {group}/ that sets {name} too begins with the line: # @package _global_"
     return suggest_key(key, text_keys())

@@ -119,6 +119,7 @@ def _launch_on_slurm(plan: LaunchPlan, config_text: str, out: TextIO) -> int:
     print(
         f"submitted: job {job_id}\n"
         f"agents: {shorten(plan.run_dir)}/submitit/{job_id}_0_log.out\n"
+        f"report: {shorten(plan.run_dir)}/report.json, when it is over\n"
         f"look:   squeue -j {job_id}\n"
         f"cancel: scancel {job_id}",
         file=out,

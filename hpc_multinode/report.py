@@ -149,6 +149,8 @@ def choose_root_cause(failures: Sequence[tuple[float, Outcome]]) -> Outcome | No
 
 def make_exit_code(cause: Outcome) -> int:
     """Return the run's exit code for its root cause: never 0, and never one of the launcher's own meanings."""
+    if cause.failure_class == "usage":
+        return EXIT_USAGE
     if cause.signal is not None:
         number = getattr(signal, cause.signal, None)
         return _SIGNAL_BASE + int(number) if number is not None else EXIT_FAILED
@@ -251,7 +253,9 @@ def _advise(report: Report, cause: Outcome) -> str:
         return "look at the node and at the agent's log in the run folder, then start the run again"
     if cause.signal == "SIGKILL":
         return "SIGKILL often means that memory ran out: ask for more, or lower the batch size, then start again"
-    if report.failure_class in ("rendezvous", "usage"):
+    if "process group has not been initialized" in (cause.message or ""):
+        return "strategy=pytorch_spawn makes the process group before the work is called; base and lite do not"
+    if report.failure_class in ("rendezvous", "usage") or cause.exception in ("WorkError", "ConfigError"):
         return "mend what is named above, then start the run again"
     if cause.exception is None and cause.signal is None:
         return "the work ended itself with this code; its log says why"

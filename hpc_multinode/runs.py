@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import os
 import secrets
+import socket
 import stat
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +20,29 @@ from hpc_multinode.plan import LaunchPlan
 REPORT = "report.json"
 _PLAN, _SECRET, _WORK = "plan.json", "secret", "work.pkl"
 _SECRET_BYTES = 32
+_SHARED_S = 60.0
+_LOOK_AGAIN_S = 0.2
+
+
+def wait_for(path: Path, *, timeout_s: float = _SHARED_S) -> None:
+    """Wait until a file or folder that another machine has made shows on this one.
+
+    Args:
+        path: What is waited for.
+        timeout_s: How long, in seconds; attributes of a shared file system may be cached for a minute.
+
+    Raises:
+        ConfigError: It does not show.
+    """
+    until = time.monotonic() + timeout_s
+    while not path.exists():
+        if time.monotonic() >= until:
+            raise ConfigError(
+                what="the run folder is not visible on this node",
+                found=f"{path} does not exist on {socket.gethostname()} after {timeout_s:.0f} s",
+                fix="run_root=FOLDER on a file system that all nodes share",
+            )
+        time.sleep(_LOOK_AGAIN_S)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +97,12 @@ class RunFolder:
 
     @classmethod
     def open(cls, path: Path) -> tuple[RunFolder, LaunchPlan]:
-        """Open the folder of a run and read its plan."""
+        """Open the folder of a run and read its plan, which a slow file system may show late.
+
+        Raises:
+            ConfigError: It does not show.
+        """
+        wait_for(path / _PLAN)
         plan = LaunchPlan.from_json((path / _PLAN).read_text())
         return cls(path=path, is_private=plan.is_private), plan
 

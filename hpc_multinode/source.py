@@ -46,16 +46,29 @@ def check_call(target: WorkTarget, *, args: Sequence[Any], kwargs: Mapping[str, 
 
 
 def check_class(target: WorkTarget) -> None:
-    """Check by its source that a target may be a class.
+    """Check by its source that a target may be an executor's class.
 
     Raises:
-        WorkError: The source does not parse, lacks the name, or gives it to a function.
+        WorkError: The source does not parse, lacks the name, gives it to a function, or its ``run`` takes other
+            arguments.
     """
     node = _find_definition(parse_source(Path(target.file)), target)
     if isinstance(node, _Function):
         raise WorkError(
             what=f"{target.name} is a function", found=f"{target.file}, line {node.lineno}", fix="name a class"
         )
+    run = _method(node, "run") if isinstance(node, ast.ClassDef) else None
+    if run is None or run.decorator_list:
+        return
+    signature = _signature(run.args, is_bound=True)
+    try:
+        signature.bind("work", "context")
+    except TypeError as error:
+        raise WorkError(
+            what=f"{target.name}.run cannot be called with the work and its context: {error}",
+            found=f"{target.file}, line {run.lineno}: run{signature}",
+            fix="def run(self, work, context)",
+        ) from None
 
 
 def check_imports(target: WorkTarget) -> None:

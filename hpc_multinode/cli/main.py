@@ -82,8 +82,9 @@ def parse_command_line(argv: Sequence[str]) -> CommandLine:
     if "--" in words:
         cut = words.index("--")
         words, line.script_argv = words[:cut], words[cut + 1 :]
-    if words and "=" not in words[0] and not words[0].startswith(("-", "~")):
-        line.verb = _require_verb(words.pop(0))
+    place = _find_verb(words)
+    if place is not None:
+        line.verb = _require_verb(words.pop(place))
     while words:
         word = words.pop(0)
         if word in _FLAGS and (word != "--json" or line.verb in _WITH_JSON):
@@ -101,6 +102,15 @@ def parse_command_line(argv: Sequence[str]) -> CommandLine:
         else:
             line.overrides.append(word)
     return line
+
+
+def _find_verb(words: Sequence[str]) -> int | None:
+    """Return where the verb stands: the first word, options left out, if it has no =."""
+    index = 0
+    while index < len(words) and words[index].startswith("-"):
+        index += 2 if words[index] == "--config-dir" else 1
+    is_verb = index < len(words) and "=" not in words[index] and not words[index].startswith("~")
+    return index if is_verb else None
 
 
 def _require_verb(word: str) -> str:

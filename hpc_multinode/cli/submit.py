@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from hpc_multinode.cli.composing import make_plan_from
+from hpc_multinode.cli.composing import compose_from, make_plan_from
+from hpc_multinode.config import Mode
+from hpc_multinode.errors import MultiNodeError
 from hpc_multinode.launching import launch, render_header
+from hpc_multinode.preparation import decide_mode
 from hpc_multinode.slurm.environment import is_plain_step
 
 if TYPE_CHECKING:
     from hpc_multinode.cli.main import CommandLine
-
-_CHOICES = ("cluster=", "cluster.mode=")
 
 
 def run(line: CommandLine) -> int:
@@ -26,8 +27,13 @@ def run(line: CommandLine) -> int:
 
 
 def _is_agent(line: CommandLine) -> bool:
-    """Say whether this process is to be a node's agent, before anything is composed: node 0 alone does that."""
-    chosen = [word.partition("=")[2] for word in line.overrides if word.startswith(_CHOICES)]
-    if chosen:
-        return chosen[-1] == "allocation"
-    return is_plain_step(os.environ)
+    """Say whether this process is to be a node's agent."""
+    if "cluster=allocation" in line.overrides:
+        return True
+    if not is_plain_step(os.environ):
+        return False
+    try:
+        return decide_mode(compose_from(line).cluster.mode, os.environ) is Mode.allocation
+    except MultiNodeError:
+        # Node 0 will say what is wrong, for all of us.
+        return True

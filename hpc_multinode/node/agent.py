@@ -7,10 +7,8 @@ one queue.
 from __future__ import annotations
 
 import asyncio
-import getpass
 import os
 import signal
-import socket
 import sys
 import time
 from datetime import datetime, timezone
@@ -22,7 +20,7 @@ from hpc_multinode.node.coordinator import Coordinator
 from hpc_multinode.node.environment import LAUNCHER_PID, make_node_env, make_worker_env
 from hpc_multinode.node.hub import Hub, Link, join_remote
 from hpc_multinode.node.journal import Journal, read_tail
-from hpc_multinode.node.local import LOOPBACK, parse_local_context
+from hpc_multinode.node.local import LOOPBACK
 from hpc_multinode.node.spec import WorkerSpec
 from hpc_multinode.node.supervisor import Supervisor
 from hpc_multinode.node.verdict import compose_report
@@ -30,7 +28,6 @@ from hpc_multinode.node.workers import Workers
 from hpc_multinode.ports import find_free_port, require_free_port
 from hpc_multinode.report import Outcome
 from hpc_multinode.runs import REPORT, RunFolder
-from hpc_multinode.slurm.environment import parse_node_context
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,35 +40,6 @@ _LEAVE_S = 5.0
 _LAUNCHER_CHECK_S = 0.5
 
 
-def main() -> None:
-    """Be the agent of the run folder in the first argument."""
-    try:
-        folder, plan = RunFolder.open(Path(sys.argv[1]))
-        folder.protect_output()
-        secret = folder.read_secret()
-        node = _find_place(plan, secret)
-        code = asyncio.run(Agent(folder=folder, plan=plan, node=node, secret=secret).run())
-    except MultiNodeError as error:
-        print(f"error: {error}", file=sys.stderr, flush=True)  # noqa: T201 - nobody else is there to tell
-        code = error.exit_code
-    sys.exit(code)
-
-
-def _find_place(plan: LaunchPlan, secret: bytes) -> NodeContext:
-    if plan.mode == "local":
-        return parse_local_context(os.environ, plan=plan, secret=secret, hostname=socket.gethostname())
-    return parse_node_context(
-        os.environ,
-        local_world_size=plan.local_world_size,
-        gpus_per_node=plan.gpus_per_node,
-        main_address=plan.main_address,
-        num_nodes=plan.num_nodes,
-        hostname=socket.gethostname(),
-        secret=secret,
-        user=getpass.getuser(),
-    )
-
-
 class Agent:
     """One node's agent.
 
@@ -82,6 +50,7 @@ class Agent:
         secret: By which agents know each other.
         sends_plan: The other nodes get the plan with the start, since they have no run folder to read it from.
         joined: The link to the coordinator and its first message, where this node has joined already.
+        problem: Why this node can start no workers; it joins to say so, and the run ends with that.
     """
 
     def __init__(
@@ -93,7 +62,9 @@ class Agent:
         secret: bytes,
         sends_plan: bool = False,
         joined: tuple[Link, dict[str, Any]] | None = None,
+        problem: MultiNodeError | None = None,
     ) -> None:
+        self._problem = problem
         self._sends_plan, self._joined = sends_plan, joined
         self._folder, self._plan, self._node, self._secret = folder, plan, node, secret
         self._began, self._began_at = time.monotonic(), datetime.now(timezone.utc).astimezone()
@@ -136,10 +107,14 @@ class Agent:
         for number in _SIGNALS:
             loop.add_signal_handler(number, self._put, {"kind": "signal", "signal": number.name})
         tasks = [asyncio.create_task(self._watch_launcher())]
-        # First of all: while the framework is being imported, the nodes find each other.
-        env = make_node_env(os.environ, plan=self._plan, node=self._node)
-        self._workers = await Workers.launch(self._plan, env=env)
-        tasks += [asyncio.create_task(self._listen_to_workers(self._workers)), asyncio.create_task(self._join())]
+        if self._problem is None:
+            # First of all: while the framework is being imported, the nodes find each other.
+            env = make_node_env(os.environ, plan=self._plan, node=self._node)
+            self._workers = await Workers.launch(self._plan, env=env)
+            tasks.append(asyncio.create_task(self._listen_to_workers(self._workers)))
+        else:
+            self._fail(self._describe_problem(self._problem))
+        tasks.append(asyncio.create_task(self._join()))
         try:
             while True:
                 event = await self._next_event()
@@ -148,7 +123,8 @@ class Agent:
                 self._handlers[event["kind"]](event)
                 self._tell_end()
         finally:
-            await self._workers.end()
+            if self._workers is not None:
+                await self._workers.end()
             for task in tasks:
                 task.cancel()
         if self._hub is not None:
@@ -242,6 +218,8 @@ class Agent:
     def _on_start(self, event: dict[str, Any]) -> None:
         self._note_phase("joined")
         self._attempt = event["attempt"]
+        if self._problem is not None:  # the run folder itself may be what is not there
+            return
         self._journal.open(self._folder, self._attempt, self._node.node_rank)
         self._pending = event
         self._start_when_ready()
@@ -326,6 +304,11 @@ class Agent:
                 attempt=self._attempt,
             ),
         )
+
+    def _describe_problem(self, problem: MultiNodeError) -> Outcome:
+        node = self._node
+        message = f"{problem.what}: {problem.found}"
+        return Outcome(node_rank=node.node_rank, host=node.host, message=message, failure_class="usage")
 
     def _fail(self, outcome: Outcome) -> None:
         self._journal.write(f"failed: {outcome.message or outcome.signal or outcome.exit_code}")

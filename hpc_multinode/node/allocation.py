@@ -25,8 +25,8 @@ from hpc_multinode.node.agent import Agent
 from hpc_multinode.node.hub import join_remote, refuse
 from hpc_multinode.plan import LaunchPlan
 from hpc_multinode.report import Report, render_report
-from hpc_multinode.runs import REPORT, RunFolder
-from hpc_multinode.slurm.environment import parse_node_context
+from hpc_multinode.runs import REPORT, RunFolder, wait_for
+from hpc_multinode.slurm.environment import find_devices, parse_node_context
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -57,9 +57,10 @@ def run_here(prepare: Callable[[NodeContext], tuple[LaunchPlan, str]], *, announ
         return asyncio.run(_follow(node, secret))
     try:
         plan, config_text = prepare(node)
-        node = _take_size(node, plan)
+        node = _take_plan(node, plan)
+        node = replace(node, devices=find_devices(os.environ, plan.gpus_per_node))
         folder = RunFolder.create(plan, config_text=config_text, may_exist=True)
-    except MultiNodeError:
+    except BaseException:  # whatever it was, the others wait for a plan
         if node.num_nodes > 1:
             asyncio.run(refuse(node, secret, timeout_s=_REFUSE_S))
         raise
@@ -81,17 +82,28 @@ async def _follow(node: NodeContext, secret: bytes) -> int:
         return 0
     plan = LaunchPlan.from_json(first["plan"])
     folder = RunFolder(path=Path(plan.run_dir), is_private=plan.is_private)
-    agent = Agent(folder=folder, plan=plan, node=_take_size(node, plan), secret=secret, joined=(link, first))
+    problem = None
+    try:
+        node = _take_plan(node, plan)
+        node = replace(node, devices=find_devices(os.environ, plan.gpus_per_node))
+        wait_for(folder.path, timeout_s=plan.join_timeout_s)
+    except MultiNodeError as error:
+        problem = error
+        print(f"error: {problem}", file=sys.stderr, flush=True)  # noqa: T201
+    agent = Agent(folder=folder, plan=plan, node=node, secret=secret, joined=(link, first), problem=problem)
     return await _show_while(agent, plan, node)
 
 
-def _take_size(node: NodeContext, plan: LaunchPlan) -> NodeContext:
-    """Return this node's place once the plan tells what is asked of it, and check that the node has it."""
+def _take_plan(node: NodeContext, plan: LaunchPlan) -> NodeContext:
+    """Return this node's place once the plan tells what is asked of it.
+
+    Raises:
+        MultiNodeError: The step is not what the plan asks for.
+    """
     checked = parse_node_context(
         os.environ,
         local_world_size=plan.local_world_size,
         hostname=socket.gethostname(),
-        gpus_per_node=plan.gpus_per_node,
         main_address=plan.main_address,
         num_nodes=plan.num_nodes,
         user=plan.user,

@@ -198,7 +198,7 @@ def parse_node_context(
         main_address=address,
         port_candidates=make_port_candidates(*identity, user, secret=secret),
         local_world_size=local_world_size,
-        devices=_check_devices(environ, gpus_per_node),
+        devices=find_devices(environ, gpus_per_node),
         restart_count=restart_count,
         source=scope.source,
         component=scope.component,
@@ -276,8 +276,16 @@ def _check_requested_tasks(environ: Mapping[str, str], scope: Scope) -> None:
         )
 
 
-def _check_devices(environ: Mapping[str, str], gpus_per_node: int | None) -> tuple[str, ...]:
-    """Return the visible devices, or () where no variable tells; fewer than asked for is an error."""
+def find_devices(environ: Mapping[str, str], gpus_per_node: int | None) -> tuple[str, ...]:
+    """Return the devices that are visible on this node, or () where no variable tells.
+
+    Args:
+        environ: Variables of one task of the step.
+        gpus_per_node: GPUs that the run asks for, or None.
+
+    Raises:
+        SlurmEnvironmentError: Fewer are visible than the run asks for.
+    """
     devices = parse_visible_devices(environ)
     if not gpus_per_node:
         return devices or ()

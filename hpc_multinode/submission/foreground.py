@@ -135,13 +135,13 @@ def watch(run: ForegroundRun, *, out: TextIO) -> int:
     before = {number: signal.signal(number, ask_to_stop) for number in _STOPPING}
     try:
         report = run.wait(show=lambda rank, line: print(f"[{rank}] {line}", file=out, flush=True))
+        if report is None:  # no time limit was given
+            return EXIT_FAILED
+        closing = render_report(report, duration_s=time.monotonic() - began, has_shown_logs=True, shorten=shorten)
+        print(closing, file=out, flush=True)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-    if report is None:  # no time limit was given
-        return 1
-    closing = render_report(report, duration_s=time.monotonic() - began, has_shown_logs=True, shorten=shorten)
-    print(closing, file=out, flush=True)
     return report.exit_code
 
 

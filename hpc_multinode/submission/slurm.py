@@ -100,7 +100,7 @@ def submit_slurm(plan: LaunchPlan, folder: RunFolder) -> str:
         raise SubmissionError(
             what="sbatch refuses the job",
             found="\n".join(words) or str(error),
-            fix="python -m hpc_multinode render shows what was sent",
+            fix="python -m hpc_multinode render shows what was sent; cluster=local runs on this machine",
         ) from None
 
 

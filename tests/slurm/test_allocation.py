@@ -63,7 +63,6 @@ def test_allocation_by_name(on_slurm: OnSlurm) -> None:
     assert sorted(ended.ranks()) == [0, 1]
 
 
-@pytest.mark.xfail(strict=True, reason="BUG: a cluster= word other than allocation in a step starts no agent")
 @pytest.mark.parametrize("word", ["cluster=auto", "cluster.mode=auto", "cluster=site"])
 def test_auto_by_word_or_by_a_sites_file(on_slurm: OnSlurm, word: str) -> None:
     """``cluster=auto``, or a site's own cluster file that leaves the mode at auto, is the same as no word at all."""
@@ -74,7 +73,6 @@ def test_auto_by_word_or_by_a_sites_file(on_slurm: OnSlurm, word: str) -> None:
     assert sorted(ended.ranks()) == [0, 1]
 
 
-@pytest.mark.xfail(strict=True, reason="BUG: the mode of the person's defaults.yaml is not read in a step")
 def test_mode_of_the_defaults_file_counts_in_a_step(on_slurm: OnSlurm) -> None:
     """``cluster.mode: local`` in a defaults.yaml is local in a step too, as it is everywhere else."""
     cwd = on_slurm.make_folder()
@@ -85,7 +83,7 @@ def test_mode_of_the_defaults_file_counts_in_a_step(on_slurm: OnSlurm) -> None:
 
 
 def test_exit_code_of_a_step_is_the_runs(on_slurm: OnSlurm) -> None:
-    """srun ends with the run's exit code, and the closing text names the node."""
+    """The command srun ends with the run's exit code, and the closing text names the node."""
     ended = on_slurm.run(*on_slurm.plain("ends.py:exit_with", "work.kwargs.code=3"), before=STEP)
     assert ended.code == 3
     assert ended.seconds < 20
@@ -142,7 +140,6 @@ def test_too_few_gpus_are_told(on_slurm: OnSlurm) -> None:
     assert ended.seconds < 5
 
 
-@pytest.mark.xfail(strict=True, reason="BUG: NODE_FAIL, 'its agent was lost', for a node that has said what is wrong")
 def test_too_few_gpus_on_another_node_are_the_root_cause(on_slurm: OnSlurm) -> None:
     """Where node 1 alone has too few GPUs the report names it as usage, not as a lost node."""
     ended = on_slurm.run(*on_slurm.plain("plain"), before=in_shell(_BLIND_ON_NODE_1, *GPU_STEP))
@@ -151,38 +148,35 @@ def test_too_few_gpus_on_another_node_are_the_root_cause(on_slurm: OnSlurm) -> N
     assert (ended.report["state"], ended.report["failure_class"]) == ("FAILED", "usage")
 
 
-@pytest.mark.xfail(strict=True, reason="BUG: a traceback of node 1, and NODE_FAIL")
 def test_run_folder_that_is_not_shared_is_told(on_slurm: OnSlurm) -> None:
     """A run folder that node 1 cannot see is an error that says so, with no traceback."""
-    ended = on_slurm.run(
-        *on_slurm.plain("ranks.py:Static"), before=in_shell('mkdir -p /tmp/own; cd /tmp/own; exec "$@"', *STEP)
-    )
-    assert ended.code != 0
+    words = on_slurm.plain("ranks.py:Static", "launch.join_timeout_s=1")
+    ended = on_slurm.run(*words, before=in_shell('mkdir -p /tmp/own; cd /tmp/own; exec "$@"', *STEP))
+    for name in on_slurm.cluster.node_names:
+        on_slurm.cluster.run(["rm", "-rf", "/tmp/own"], host=name)  # noqa: S108
+    assert ended.code == 2
     assert "Traceback" not in ended.err
     assert "run_root" in ended.out + ended.err
 
 
-@pytest.mark.xfail(strict=True, reason="BUG: node 1 waits 300 s where the homes, and so the secrets, are not shared")
 def test_home_that_is_not_shared_is_told(on_slurm: OnSlurm) -> None:
     """Where each node has a home of its own the run works, or all nodes end within the join timeout."""
-    home = 'mkdir -p /tmp/home; exec timeout --kill-after=1 7 "$@"'
-    ended = on_slurm.run(
-        *on_slurm.plain("plain", "launch.join_timeout_s=2"), before=in_shell(home, *STEP), env={"HOME": "/tmp/home"}
-    )
-    assert ended.seconds < 6
-    assert ended.code != 124
+    home = 'export HOME=/tmp/home; mkdir -p $HOME; exec timeout --kill-after=1 7 "$@"'
+    ended = on_slurm.run(*on_slurm.plain("plain", "launch.join_timeout_s=0.5"), before=in_shell(home, *STEP))
+    for name in on_slurm.cluster.node_names:
+        on_slurm.cluster.run(["rm", "-rf", "/tmp/home"], host=name)  # noqa: S108
+    assert ended.code not in {124, 137}
 
 
-@pytest.mark.xfail(strict=True, reason="BUG: the other nodes wait 300 s when node 0 fails of anything unforeseen")
 def test_node_0_that_breaks_leaves_nobody_waiting(on_slurm: OnSlurm) -> None:
     """When node 0 ends before there is a plan, of whatever reason, the others end too."""
     # A broken module of node 0 alone stands for whatever goes wrong there.
     broken = (
         '[ "$SLURM_NODEID" = 0 ] && mkdir -p bad && echo "raise RuntimeError" > bad/hydra.py && '
-        'export PYTHONPATH="$PWD/bad"; exec timeout --kill-after=1 6 "$@"'
+        'export PYTHONPATH="$PWD/bad"; exec timeout --kill-after=1 5 "$@"'
     )
     ended = on_slurm.run(*on_slurm.plain("plain"), before=in_shell(broken, *STEP))
-    assert ended.seconds < 5
+    assert ended.code not in {0, 124, 137}
 
 
 def test_step_on_part_of_the_allocation(on_slurm: OnSlurm) -> None:
@@ -199,7 +193,7 @@ def test_two_steps_of_a_job_side_by_side(on_slurm: OnSlurm) -> None:
     """Two steps at once on the same nodes have ports and folders of their own, and both end well."""
     cwd = on_slurm.make_folder()
     words = shlex.join([*on_slurm.launcher, *on_slurm.plain("plain")])
-    text = f"for i in 1 2; do srun --overlap -N2 -n2 {words} > out$i 2>&1 & pids=\"$pids $!\"; done\n"
+    text = f'for i in 1 2; do srun --overlap -N2 -n2 {words} > out$i 2>&1 & pids="$pids $!"; done\n'
     text += "for pid in $pids; do wait $pid || exit 1; done"
     ended = on_slurm.run_batch(text, "-N2", "--ntasks-per-node=1", cwd=cwd)
     assert ended.code == 0, [(cwd / f"out{i}").read_text() for i in (1, 2)]
@@ -208,6 +202,20 @@ def test_two_steps_of_a_job_side_by_side(on_slurm: OnSlurm) -> None:
     ports = re.findall(r'"main_port": (\d+)', (cwd / "out1").read_text() + (cwd / "out2").read_text())
     assert len(ports) == 4
     assert len(set(ports)) == 2
+
+
+def test_main_address_where_slurm_numbers_nodes_otherwise(on_slurm: OnSlurm) -> None:
+    """With a host file that names the nodes backwards, rank 0 is on the main host, or node 0 says what to do."""
+    cwd = on_slurm.make_folder()
+    on_slurm.write(cwd, "hostfile", "".join(f"{name}\n" for name in reversed(on_slurm.cluster.node_names)))
+    before = ("env", f"SLURM_HOSTFILE={cwd}/hostfile", "srun", "-n3", "--distribution=arbitrary")
+    ended = on_slurm.run(*on_slurm.plain("plain"), before=before, cwd=cwd)
+    if ended.code == 0:
+        told = ended.ranks()
+        assert {place["main_address"] for place in told.values()} == {told[0]["host"]}
+    else:
+        assert ended.code == 2
+        assert "launch.main_address" in ended.err
 
 
 def test_component_of_a_heterogeneous_job(on_slurm: OnSlurm) -> None:
@@ -229,14 +237,14 @@ def test_task_of_an_array(on_slurm: OnSlurm) -> None:
 
 
 def test_cancelled_step_has_a_report(on_slurm: OnSlurm) -> None:
-    """scancel of a step lets its workers save, and the report says CANCELLED."""
+    """To cancel a step lets its workers save, and the report says CANCELLED."""
     started = on_slurm.start(*on_slurm.plain("ends.py:save_on_term"), before=("srun", "-N2", "--job-name=to-cancel"))
     on_slurm.wait_for_text(started, "ready", ranks=2)
     on_slurm.cluster.run(["scancel", "--name=to-cancel"], check=True)
     ended = on_slurm.finish(started)
     assert ended.code != 0
     assert started.count_logs_with("saved") == 2
-    wait_until(lambda: (ended.run_dir / "report.json").exists(), what="the report", timeout_s=15)
+    wait_until((ended.run_dir / "report.json").exists, what="the report", timeout_s=15)
     assert ended.report["state"] == "CANCELLED"
 
 
@@ -323,7 +331,6 @@ def test_allocation_by_name_in_a_batch_script_of_one_node(on_slurm: OnSlurm) -> 
     assert sorted(ended.ranks()) == [0]
 
 
-@pytest.mark.xfail(strict=True, reason="BUG: the inner srun waits for what the outer step has, without a word")
 def test_step_in_a_step_is_refused(on_slurm: OnSlurm) -> None:
     """``cluster=step`` in a plain step is an error that says what to do, not a wait."""
     before = in_shell('exec timeout --kill-after=1 4 "$@"', "srun", "-N1")
@@ -335,7 +342,7 @@ def test_step_in_a_step_is_refused(on_slurm: OnSlurm) -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_ctrl_c_in_the_shell_of_salloc(on_slurm: OnSlurm, number: signal.Signals) -> None:
     """Ctrl-C or SIGTERM ends a foreground run: the workers save, the code is 143, and nothing stays on the nodes."""
-    text = 'trap : INT TERM; "$@" & pid=$!; echo $pid > pid; while kill -0 $pid; do wait $pid; code=$?; done; exit $code'
+    text = 'trap : INT TERM; "$@" & echo $! > pid; while kill -0 $!; do wait $!; code=$?; done; exit $code'
     words = on_slurm.plain("ends.py:save_on_term", "resources.workers_per_node=2")
     started = on_slurm.start(*words, before=["salloc", "-N2", "bash", "-c", f"set -m; {text}", "bash"])
     on_slurm.wait_for_text(started, "ready", ranks=4)

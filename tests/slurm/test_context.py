@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -86,7 +85,8 @@ def test_text_has_a_line_for_every_field(on_slurm: OnSlurm) -> None:
     assert ended.code == 0, ended.err
     lines = dict(re.split(r"\s{2,}", line, maxsplit=1) for line in ended.out.splitlines())
     assert lines["source"] == "slurm-step"
-    assert lines["hosts"] == lines["main_address"] == on_slurm.cluster.node_names[0]
+    assert lines["hosts"] == on_slurm.cluster.node_names[0]
+    assert lines["main_address"] == "127.0.0.1"  # one node needs no name that resolves
     assert {"job_id", "step_id", "node_rank", "num_nodes", "port_candidates", "restart_count", "devices"} <= set(lines)
 
 
@@ -226,20 +226,3 @@ def test_other_size_is_refused(on_slurm: OnSlurm) -> None:
     ended: EndedOnSlurm = on_slurm.run(*ASK, "nodes=3", before=("srun", "-N2"))
     assert ended.code == 2
     assert "SLURM_STEP_NUM_NODES=2" in ended.err
-
-
-def test_arbitrary_order_is_refused_on_node_0(on_slurm: OnSlurm) -> None:
-    """Where Slurm numbers the nodes otherwise than it lists them, node 0 is right or says which two names differ."""
-    first, second = on_slurm.cluster.node_names[:2]
-    before = ["env", f"SLURM_HOSTFILE={on_slurm.cluster.shared}/hostfile"]
-    (on_slurm.cluster.shared / "hostfile").write_text(f"{second}\n{first}\n")
-    command = [*before, "srun", "-n2", "-N2", "--distribution=arbitrary"]
-    ended = on_slurm.run(*ASK, before=command)
-    said = shlex.join(command) + ended.out + ended.err
-    if ended.code == 0:
-        assert [place["main_address"] for place in read_told(ended.out)] == [second] * 2, said
-    else:
-        assert ended.code == 2, said
-        assert "launch.main_address" in ended.err
-        assert first in ended.err
-        assert second in ended.err

@@ -42,8 +42,9 @@ every_shape = pytest.mark.parametrize("shape", SHAPES)
 def runs(on_slurm: OnSlurm) -> Runs:
     """Run every strategy in both shapes, all jobs submitted at once."""
     jobs = {(name, shape): [*words, *SHAPES[shape]] for name, words in STRATEGIES.items() for shape in SHAPES}
-    for name in ("base", "lite"):  # to import torch in three processes on two cores takes seconds
-        jobs[name, "3 x 1"] = [*STRATEGIES[name][:-1], "work.target=on_nodes.py:tell_place", "nodes=3"]
+    for name in ("base", "lite", "lightning"):  # to import torch in three processes on two cores takes seconds
+        place = ["work.target=on_nodes.py:tell_place", "strategy.preload=[]", "nodes=3"]
+        jobs[name, "3 x 1"] = [*STRATEGIES[name][:-1], *place]
     return on_slurm.submit_all(jobs)
 
 
@@ -121,7 +122,7 @@ def test_workers_see_the_gpus_of_their_node(runs: Runs, strategy: str) -> None:
 @pytest.mark.parametrize(
     ("strategy", "shape"),
     [(name, "2 x 2 GPUs") for name in STRATEGIES if name != "own"]
-    + [(name, "3 x 1") for name in ("pytorch_spawn", "lightning", "script")],
+    + [(name, "3 x 1") for name in ("pytorch_spawn", "script")],
 )
 def test_ranks_agree_after_each_step_and_the_loss_falls(runs: Runs, strategy: str, shape: str) -> None:
     """Training across real addresses trains one model on all ranks, as on one machine."""
@@ -166,6 +167,7 @@ def test_submit_tells_job_folder_logs_and_next_commands(ends: dict[str, EndedOnS
         f"logs: {run_dir}/attempt-0/rank*.log",
         f"submitted: job {ended.job_id}",
         f"agents: {run_dir}/submitit/{ended.job_id}_0_log.out",
+        f"report: {run_dir}/report.json, when it is over",
         f"look:   squeue -j {ended.job_id}",
         f"cancel: scancel {ended.job_id}",
     ]
@@ -206,6 +208,20 @@ def test_exit_code_is_in_sacct(ends: dict[str, EndedOnSlurm], on_slurm: OnSlurm)
     assert said == "FAILED|3:0"
 
 
+def test_exit_code_where_another_agent_is_slow_to_end(on_slurm: OnSlurm) -> None:
+    """The job's exit code is the run's also where another node's interpreter takes a second to end after its work."""
+    cwd = on_slurm.make_folder()
+    slow = (
+        "import atexit, gc, os, sys, time\n"
+        'if "hpc_multinode.node" in sys.orig_argv and os.environ.get("SLURM_NODEID") == "1":\n'
+        "    atexit.register(lambda: (gc.collect(), time.sleep(1)))\n"
+    )
+    on_slurm.write(cwd, "slow/sitecustomize.py", slow)
+    words = on_slurm.plain("ends.py:exit_with", "work.kwargs.code=3", "nodes=2")
+    ended = on_slurm.run(*words, cwd=cwd, env={"PYTHONPATH": f"{cwd}/slow"})
+    assert on_slurm.wait_for_end(ended.job_id)["ExitCode"] == "3:0"
+
+
 @pytest.mark.parametrize(("end", "node"), [("fails", 1), ("fails on node 0", 0)])
 def test_report_names_the_node_of_the_root_cause(ends: dict[str, EndedOnSlurm], end: str, node: int) -> None:
     """The report's root cause has rank, node, host, exception and the log; the sleeping ranks are consequences."""
@@ -240,7 +256,6 @@ def test_nothing_is_left_in_tmp_of_the_nodes(ends: dict[str, EndedOnSlurm], on_s
         assert [path for path in found.stdout.splitlines() if not path.startswith(others)] == []
 
 
-@pytest.mark.xfail(strict=True, reason="BUG: the report says CANCELLED, though node 1 had too few GPUs")
 def test_node_with_too_few_gpus_is_the_root_cause(ends: dict[str, EndedOnSlurm]) -> None:
     """A node that sees fewer GPUs than asked for is named by the report, with both numbers, and is no cancellation."""
     report = ends["too few GPUs"].report
