@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import gc
+import io
+import os
 import sys
 from pathlib import Path
 
 
 def main() -> None:
     """Run the command line and exit with its code."""
-    if sys.path and Path(sys.path[0] or ".").resolve() == Path.cwd():
+    _make_streams_bear_all()
+    if _is_current_folder(sys.path[0]):
         # With -m the current folder stands first: a person's queue.py or logging.py would take the place of Python's
         # own in everything that is imported from here on. It stays at the end for a checkout that is not installed.
         sys.path.append(sys.path.pop(0))
@@ -19,6 +22,23 @@ def main() -> None:
     from hpc_multinode.cli import run  # noqa: PLC0415 - after the path is in order
 
     sys.exit(run(sys.argv[1:]))
+
+
+def _is_current_folder(entry: str) -> bool:
+    try:
+        return Path(entry or ".").samefile(".")
+    except OSError:  # one of them is not there
+        return False
+
+
+def _make_streams_bear_all() -> None:
+    """Let no letter of a worker's output, and no stream that the caller has closed, end a run."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: PTH123, SIM115 - for as long as the process lives
+        elif isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 if __name__ == "__main__":

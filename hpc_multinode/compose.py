@@ -6,6 +6,7 @@ nothing.
 
 from __future__ import annotations
 
+import os
 import typing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -26,6 +27,7 @@ from hpc_multinode.config import Config
 from hpc_multinode.errors import ConfigError
 from hpc_multinode.keys import GROUPS, OPEN_KEYS, require_key, text_keys
 from hpc_multinode.overrides import prepare_override
+from hpc_multinode.person import find_home
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -56,6 +58,24 @@ def compose_config(overrides: Sequence[str], *, config_dirs: Sequence[Path]) -> 
     Raises:
         ConfigError: A key, option, type or file is wrong.
     """
+    try:
+        return _compose(overrides, config_dirs)
+    except (HydraException, OmegaConfBaseException) as error:
+        raise explain(error, overrides) from None
+    except yaml.YAMLError as error:
+        raise explain_yaml(error) from None
+    except UnicodeDecodeError as error:
+        found = _find_bad_file(config_dirs) or str(error)
+        raise ConfigError(what="a configuration file is not UTF-8", found=found, fix="write it in UTF-8") from None
+    except (ValueError, RecursionError) as error:
+        # Hydra's answer to a defaults list that is none, or that leads back to itself.
+        found = str(error).splitlines()[0]
+        raise ConfigError(
+            what="the configuration cannot be composed", found=found, fix="look at the defaults list of your files"
+        ) from None
+
+
+def _compose(overrides: Sequence[str], config_dirs: Sequence[Path]) -> Config:
     _refuse_shadow(config_dirs)
     defaults = _read_defaults(config_dirs)
     chosen = [f"{group}={defaults.pop(group)}" for group in GROUPS if isinstance(defaults.get(group), str)]
@@ -64,17 +84,8 @@ def compose_config(overrides: Sequence[str], *, config_dirs: Sequence[Path]) -> 
         words = [word for word in words if not word.startswith("experiment=")]
     _register(defaults, config_dirs)
     GlobalHydra.instance().clear()
-    try:
-        with initialize_config_dir(str(find_asset("conf")), version_base="1.3", job_name="hpc_multinode"):
-            composed = compose("config", overrides=words)
-        return cast("Config", OmegaConf.to_object(composed))
-    except (HydraException, OmegaConfBaseException) as error:
-        raise explain(error, overrides) from None
-    except yaml.YAMLError as error:
-        raise explain_yaml(error) from None
-    except UnicodeDecodeError as error:
-        found = _find_bad_file(config_dirs) or str(error)
-        raise ConfigError(what="a configuration file is not UTF-8", found=found, fix="write it in UTF-8") from None
+    with initialize_config_dir(str(find_asset("conf")), version_base="1.3", job_name="hpc_multinode"):
+        return cast("Config", OmegaConf.to_object(compose("config", overrides=words)))
 
 
 def find_config_dirs(given: Sequence[str], environ: Mapping[str, str]) -> tuple[Path, ...]:
@@ -94,13 +105,17 @@ def find_config_dirs(given: Sequence[str], environ: Mapping[str, str]) -> tuple[
     if from_env:
         named.append((f"HPC_MULTINODE_CONFIG_DIR={from_env}", Path(from_env).expanduser().absolute()))
     for source, folder in named:
-        if not folder.is_dir():
+        if not os.path.isdir(folder):  # noqa: PTH112 - false, and no error, where a folder above it is closed to us
             raise ConfigError(
                 what="the configuration folder does not exist", found=source, fix="name a folder that is there"
             )
-    config_home = Path(environ.get("XDG_CONFIG_HOME") or Path(environ.get("HOME", "~")).expanduser() / ".config")
-    own = config_home / "hpc_multinode"
-    return (*(folder for _, folder in named), *([own] if own.is_dir() else []))
+        if not os.access(folder, os.R_OK | os.X_OK):
+            raise ConfigError(what="the configuration folder cannot be read", found=source, fix="make it readable")
+    home = find_home(environ)
+    config_home = environ.get("XDG_CONFIG_HOME") or (home / ".config" if home else None)
+    own = [Path(config_home) / "hpc_multinode"] if config_home else []
+    # Readable, because after su the home is still somebody else's.
+    return (*(folder for _, folder in named), *(folder for folder in own if os.access(folder, os.R_OK | os.X_OK)))
 
 
 def _register(defaults: dict[str, Any], config_dirs: Sequence[Path]) -> None:
@@ -140,10 +155,13 @@ def _load(file: Path) -> object:
         return None if is_scalar else OmegaConf.load(file)
     except yaml.YAMLError as error:
         raise explain_yaml(error) from None
-    except (OSError, UnicodeDecodeError, RecursionError) as error:
+    except UnicodeDecodeError as error:
         raise ConfigError(
-            what=f"{file.name} cannot be read", found=f"{file}: {error}", fix="write YAML in UTF-8"
+            what=f"{file.name} cannot be read", found=f"{file}: {error}", fix="write it in UTF-8"
         ) from None
+    except (OSError, RecursionError, OmegaConfBaseException) as error:
+        text = str(error).splitlines()[0]
+        raise ConfigError(what=f"{file.name} cannot be read", found=f"{file}: {text}", fix="mend it") from None
 
 
 def _check_keys(values: Mapping[str, Any], *, where: str, prefix: str = "") -> None:

@@ -48,11 +48,8 @@ def explain(error: Exception, words: Sequence[str]) -> ConfigError:
     text = str(inner).splitlines()[0]
     if isinstance(inner, ConfigKeyError) and key:
         return ConfigError(what=f"unknown key {key!r}", found=f"in {found}", fix=_suggest_for_file(key))
-    if "Merge error: str is not a subclass" in text:
-        fix = "in a file's defaults list: - override /resources: NAME"
-        return ConfigError(what="a group is not chosen by a key", found=f"{found}: {text}", fix=fix)
     if "Merge error" in text or "Cannot merge" in text:
-        return ConfigError(what="a section is not a mapping", found=f"{found}: {text}", fix=SECTIONS)
+        return _explain_merge(text, found)
     if "Ambiguous value" in text or "Sweep parameters" in text:
         return ConfigError(
             what="an override has several values",
@@ -65,11 +62,22 @@ def explain(error: Exception, words: Sequence[str]) -> ConfigError:
             found=lines[0],
             fix="""put the value into quotes of its own, and the word into the shell's: 'key="value"'""",
         )
-    text = next((fix for sign, fix in _FIXES.items() if sign in text), text)
+    fix = next((fix for sign, fix in _FIXES.items() if sign in text), text)
     what = (
         "a value has the wrong type" if isinstance(inner, ValidationError) else "the configuration cannot be composed"
     )
-    return ConfigError(what=what, found=f"{key}: {found}" if key and key not in found else found, fix=text)
+    if in_file:
+        found = f"{key} in {found}: {text}"
+    elif key and key not in found:
+        found = f"{key}: {found}"
+    return ConfigError(what=what, found=found, fix=fix)
+
+
+def _explain_merge(text: str, found: str) -> ConfigError:
+    if "str is not a subclass" in text:
+        fix = "in a file's defaults list: - override /resources: NAME"
+        return ConfigError(what="a group is not chosen by a key", found=f"{found}: {text}", fix=fix)
+    return ConfigError(what="a section is not a mapping", found=f"{found}: {text}", fix=SECTIONS)
 
 
 def _name_file(config: str) -> str:

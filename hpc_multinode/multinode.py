@@ -13,6 +13,7 @@ import os
 import pickle
 import sys
 import sysconfig
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -20,7 +21,7 @@ import cloudpickle
 
 from hpc_multinode.arguments import OFFERED_NAMES, RANK_NAMES, bind_work
 from hpc_multinode.compose import compose_config, find_config_dirs, render_config
-from hpc_multinode.errors import MultiNodeError, SubmissionError, WorkError
+from hpc_multinode.errors import ConfigError, MultiNodeError, SubmissionError, WorkError
 from hpc_multinode.launching import start_in_background
 from hpc_multinode.preparation import prepare_plan
 from hpc_multinode.report import Outcome, Report, describe
@@ -161,6 +162,7 @@ class MultiNode:
         overrides: Sequence[str] = (),
         config_dirs: Sequence[str] = (),
     ) -> None:
+        _check_words(overrides, config_dirs)
         self._work = work
         self._args, self._kwargs = tuple(args), dict(kwargs or {})
         self._words = [
@@ -219,6 +221,19 @@ class PyTorchLightningMultiNode(MultiNode):
     strategy = "lightning"
 
 
+def _check_words(overrides: Sequence[str], config_dirs: Sequence[str]) -> None:
+    for name, words in (("overrides", overrides), ("config_dirs", config_dirs)):
+        if isinstance(words, str) or not all(isinstance(word, str) for word in words):
+            raise ConfigError(what=f"{name} is a list of texts", found=f"{name}={words!r}", fix=f'{name}=["..."]')
+    taken = [word for word in overrides if word.lstrip("+~").startswith(("work.", "strategy="))]
+    if taken:
+        raise ConfigError(
+            what="the class itself says what runs, and by which strategy",
+            found=f"overrides={taken}",
+            fix="give the work, args and kwargs to the class, and choose the class for the strategy",
+        )
+
+
 def _name_of(work: object) -> str:
     if not callable(work) and not hasattr(work, "run"):
         return "the work"
@@ -238,7 +253,12 @@ def _own_paths() -> tuple[str, ...]:
 def _read_result(path: Path) -> object:
     if not path.exists():
         return None
-    return pickle.loads(path.read_bytes())  # noqa: S301 - the person's own workers wrote it into their own run folder
+    try:
+        # The person's own workers wrote it into their own run folder.
+        return pickle.loads(path.read_bytes())  # noqa: S301
+    except Exception as error:  # noqa: BLE001 - loading runs code of the person's own
+        warnings.warn(f"{path.name} cannot be loaded and is dropped: {error}", stacklevel=4)
+        return None
 
 
 __all__ = [

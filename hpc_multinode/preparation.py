@@ -5,13 +5,11 @@ Login side. Reads this machine and the person's sources; writes nothing, submits
 
 from __future__ import annotations
 
-import getpass
 import os
 import secrets
 import shutil
 import sys
 from datetime import datetime, timezone
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hpc_multinode.assets import find_asset
@@ -19,6 +17,7 @@ from hpc_multinode.config import Config, Mode
 from hpc_multinode.devices import count_machine_gpus, parse_visible_devices
 from hpc_multinode.errors import ConfigError, SubmissionError, WorkError
 from hpc_multinode.modules import check_modules
+from hpc_multinode.person import expand, find_login_name
 from hpc_multinode.plan import Facts, LaunchPlan
 from hpc_multinode.planning import make_plan, make_run_id, make_run_name
 from hpc_multinode.slurm.environment import has_job, is_plain_step, parse_allocated_nodes, parse_gpus_on_node
@@ -27,6 +26,7 @@ from hpc_multinode.work import WorkTarget, find_target
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     from hpc_multinode.context import NodeContext
 
@@ -57,7 +57,7 @@ def prepare_plan(
         SubmissionError: The chosen mode is not to be had here.
     """
     if config.run_root is not None:
-        config.run_root = str(Path(config.run_root).expanduser())
+        config.run_root = expand(config.run_root, key="run_root")
     target = None if has_own_object else _find_work(config, cwd)
     executor = _find_executor(config, cwd)
     folders = executor.folders if executor else ()
@@ -113,9 +113,9 @@ def _gather_facts(
         run_id=run_id,
         cwd=str(cwd),
         python=sys.executable,
-        user=getpass.getuser(),
+        user=find_login_name(),
         mode=mode,
-        run_root=str(Path(os.environ.get(RUN_ROOT) or "runs").expanduser()),
+        run_root=expand(os.environ.get(RUN_ROOT) or "runs", key=RUN_ROOT),
         num_allocated=place.num_nodes if place else parse_allocated_nodes(os.environ) if mode is Mode.step else None,
         devices=see_devices(mode),
         num_cpus=len(os.sched_getaffinity(0)),

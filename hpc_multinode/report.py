@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from hpc_multinode.errors import EXIT_FAILED, EXIT_USAGE
+from hpc_multinode.logs import TRACEBACK_HEADER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -196,6 +197,7 @@ def render_report(
     lines = [f"{report.state}  {name}{took}: {_count_ends(report, cause)}", f"  root cause: {describe(cause)}"]
     # A traceback is kept out of what is shown of a log as it grows; the report is where it is told.
     is_known = has_shown_logs and cause.exception is None and cause.global_rank is not None
+    is_known = is_known and TRACEBACK_HEADER not in cause.last_lines
     if cause.last_lines and not is_known:
         lines += ["  last lines:", *(f"    {line}" for line in cause.last_lines)]
     if cause.log:
@@ -249,17 +251,27 @@ def _phase_text(report: Report) -> str:
 
 
 def _advise(report: Report, cause: Outcome) -> str:
-    if report.failure_class == "lost_node":
-        return "look at the node and at the agent's log in the run folder, then start the run again"
-    if cause.signal == "SIGKILL":
-        return "SIGKILL often means that memory ran out: ask for more, or lower the batch size, then start again"
-    if "process group has not been initialized" in (cause.message or ""):
-        return "strategy=pytorch_spawn makes the process group before the work is called; base and lite do not"
-    if report.failure_class in ("rendezvous", "usage") or cause.exception in ("WorkError", "ConfigError"):
-        return "mend what is named above, then start the run again"
-    if cause.exception is None and cause.signal is None:
-        return "the work ended itself with this code; its log says why"
-    return "mend the work, then start it again"
+    is_ours = report.failure_class in ("rendezvous", "usage") or cause.exception in ("WorkError", "ConfigError")
+    advice = (
+        (
+            report.failure_class == "lost_node",
+            "look at the node, and at submitit/ and the agents' logs in the run folder",
+        ),
+        (
+            "process group has not been initialized" in (cause.message or ""),
+            "strategy=pytorch_spawn makes the process group before the work is called; base and lite do not",
+        ),
+        (is_ours or cause.global_rank is None, "mend what is named above, then start the run again"),
+        (
+            cause.signal == "SIGKILL",
+            "SIGKILL often means that memory ran out: ask for more, or lower the batch size, then start again",
+        ),
+        (
+            cause.exception is None and cause.signal is None,
+            "the work ended itself with this code; its log says why",
+        ),
+    )
+    return next((text for holds, text in advice if holds), "mend the work, then start it again")
 
 
 def _count(number: int, noun: str) -> str:

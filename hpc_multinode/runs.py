@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import shutil
 import socket
 import stat
 import time
@@ -88,11 +89,19 @@ class RunFolder:
                 found=str(folder.path),
                 fix="run_root=FOLDER that you may write, or set HPC_MULTINODE_RUN_ROOT",
             ) from None
-        folder.write("config.yaml", config_text.encode())
-        folder.write(_SECRET, secrets.token_bytes(_SECRET_BYTES))
+        files = {"config.yaml": config_text.encode(), _SECRET: secrets.token_bytes(_SECRET_BYTES)}
         if work_pickle is not None:
-            folder.write(_WORK, work_pickle)
-        folder.write(_PLAN, plan.to_json().encode())
+            files[_WORK] = work_pickle
+        try:
+            for name, content in {**files, _PLAN: plan.to_json().encode()}.items():
+                folder.write(name, content)
+        except OSError as error:
+            shutil.rmtree(folder.path)
+            raise ConfigError(
+                what=f"the run folder cannot be written: {error.strerror}",
+                found=str(folder.path),
+                fix="make room there, or run_root=FOLDER elsewhere",
+            ) from None
         return folder
 
     @classmethod

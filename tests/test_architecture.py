@@ -14,15 +14,17 @@ import hpc_multinode
 PACKAGE = Path(hpc_multinode.__file__).parent
 MODULES = sorted(path for path in PACKAGE.rglob("*.py") if not {"conf", "examples"} & set(path.parts))
 # Each part of the package, and the parts it may import. What stands in no list may import nothing of the package.
-SHARED = {"errors", "context", "arguments", "ports", "devices", "plan", "config", "report", "runs", "slurm", "assets"}
+SHARED = {"errors", "context", "arguments", "ports", "devices", "plan", "config", "report", "runs", "slurm"}
+SHARED |= {"assets", "person", "logs"}
 LOGIN = SHARED | {"planning", "work", "source", "modules", "preparation"}
 ALLOWED = {
     "slurm": {"errors", "context", "ports", "devices", "config"},
     "ports": {"errors", "slurm"},
     "devices": {"errors", "slurm"},
     "arguments": {"errors"},
+    "person": {"errors"},
     "plan": {"config"},
-    "report": {"errors"},
+    "report": {"errors", "logs"},
     "runs": {"errors", "plan"},
     "modules": {"errors"},
     "source": {"errors", "arguments", "modules", "work"},
@@ -31,7 +33,7 @@ ALLOWED = {
     "keys": {"errors", "config"},
     "overrides": {"errors", "keys"},
     "compose_errors": {"errors", "keys"},
-    "compose": {"errors", "config", "assets", "keys", "overrides", "compose_errors"},
+    "compose": {"errors", "person", "config", "assets", "keys", "overrides", "compose_errors"},
     "executors": SHARED,
     "node": SHARED | {"executors", "logs"},
     "preparation": LOGIN,

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hpc_multinode.compose import compose_config, find_config_dirs, render_config
 from hpc_multinode.errors import ConfigError
+from hpc_multinode.person import find_cwd
 from hpc_multinode.preparation import prepare_plan
 
 if TYPE_CHECKING:
@@ -50,4 +50,4 @@ def make_plan_from(line: CommandLine, *, place: NodeContext | None = None) -> tu
     """
     config = compose_from(line)
     text = render_config(config)
-    return prepare_plan(config, cwd=Path.cwd(), place=place), text
+    return prepare_plan(config, cwd=find_cwd(), place=place), text

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import json
 import os
 import socket
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 from hpc_multinode.cli.composing import compose_from
 from hpc_multinode.config import Mode
 from hpc_multinode.node.local import make_local_context
+from hpc_multinode.person import find_login_name
 from hpc_multinode.preparation import decide_mode, see_devices
 from hpc_multinode.slurm.environment import parse_node_context
 
@@ -41,7 +41,7 @@ def _find_context(line: CommandLine) -> NodeContext:
     devices = see_devices(Mode.local if is_local else Mode.allocation)
     resources = config.resources
     workers = resources.workers_per_node or resources.gpus_per_node or len(devices) or 1
-    address, hostname, user = config.launch.main_address, socket.gethostname(), getpass.getuser()
+    address, hostname, user = config.launch.main_address, socket.gethostname(), find_login_name()
     if is_local:
         return make_local_context(
             node_rank=0,

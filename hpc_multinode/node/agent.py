@@ -11,17 +11,19 @@ import os
 import signal
 import sys
 import time
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hpc_multinode.errors import MultiNodeError
+from hpc_multinode.errors import EXIT_FAILED, MultiNodeError
 from hpc_multinode.node.coordinator import Coordinator
 from hpc_multinode.node.environment import LAUNCHER_PID, make_node_env, make_worker_env
 from hpc_multinode.node.hub import Hub, Link, join_remote
 from hpc_multinode.node.journal import Journal, read_tail
 from hpc_multinode.node.local import LOOPBACK
 from hpc_multinode.node.spec import WorkerSpec
+from hpc_multinode.node.stray import count_siblings
 from hpc_multinode.node.supervisor import Supervisor
 from hpc_multinode.node.verdict import compose_report
 from hpc_multinode.node.workers import Workers
@@ -30,14 +32,19 @@ from hpc_multinode.report import Outcome
 from hpc_multinode.runs import REPORT, RunFolder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
 
     from hpc_multinode.context import NodeContext
     from hpc_multinode.plan import LaunchPlan
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _LEAVE_S = 5.0
+_LAST_LINES = 20
 _LAUNCHER_CHECK_S = 0.5
+# The signal at which an agent ends at once, whatever the others do.
+_FORCE_AT = 3
+# When an agent begins to look whether another one has ended before all have met.
+_SIBLINGS_AFTER_S = 2.0
 
 
 class Agent:
@@ -79,6 +86,7 @@ class Agent:
         self._attempt = 0
         self._exit_code = 0
         self._num_ready = 0
+        self._num_signals = 0
         self._has_preloaded = False
         self._pending: dict[str, Any] | None = None
         self._is_stopped = False
@@ -106,20 +114,24 @@ class Agent:
         loop = asyncio.get_running_loop()
         for number in _SIGNALS:
             loop.add_signal_handler(number, self._put, {"kind": "signal", "signal": number.name})
-        tasks = [asyncio.create_task(self._watch_launcher())]
+        tasks = [asyncio.create_task(self._guard(self._watch_launcher()))]
         if self._problem is None:
             # First of all: while the framework is being imported, the nodes find each other.
             env = make_node_env(os.environ, plan=self._plan, node=self._node)
             self._workers = await Workers.launch(self._plan, env=env)
-            tasks.append(asyncio.create_task(self._listen_to_workers(self._workers)))
+            tasks.append(asyncio.create_task(self._guard(self._listen_to_workers(self._workers))))
         else:
             self._fail(self._describe_problem(self._problem))
-        tasks.append(asyncio.create_task(self._join()))
+        tasks.append(asyncio.create_task(self._guard(self._join())))
+        if self._plan.mode == "local" and self._node.num_nodes > 1:
+            tasks.append(asyncio.create_task(self._guard(self._watch_siblings())))
         try:
             while True:
                 event = await self._next_event()
                 if event["kind"] == "done":
                     break
+                if event["kind"] == "broken":
+                    raise event["error"]
                 self._handlers[event["kind"]](event)
                 self._tell_end()
         finally:
@@ -137,6 +149,13 @@ class Agent:
 
     def _put(self, event: dict[str, Any]) -> None:
         self._events.put_nowait(event)
+
+    async def _guard(self, source: Coroutine[Any, Any, None]) -> None:
+        """Let a source of events that breaks end the agent: without it nobody would hear of what happens."""
+        try:
+            await source
+        except Exception as error:  # noqa: BLE001 - raised again by the loop
+            self._put({"kind": "broken", "error": error})
 
     async def _next_event(self) -> dict[str, Any]:
         kill_at = self._supervisor.kill_at
@@ -170,7 +189,12 @@ class Agent:
 
     async def _host(self) -> Link:
         self._coordinator = Coordinator(num_nodes=self._node.num_nodes)
-        hub = Hub(self._coordinator, make_start=self._make_start, finish=self._finish)
+        hub = Hub(
+            self._coordinator,
+            make_start=self._make_start,
+            finish=self._finish,
+            on_broken=lambda error: self._put({"kind": "broken", "error": error}),
+        )
         self._hub = hub
         if self._node.num_nodes > 1:
             await hub.listen(self._node, self._secret, bind_host=LOOPBACK if self._plan.mode == "local" else None)
@@ -190,7 +214,24 @@ class Agent:
             await asyncio.sleep(_LAUNCHER_CHECK_S)
             if not Path(f"/proc/{pid}").exists():  # noqa: ASYNC240 - procfs answers at once
                 self._put({"kind": "signal", "signal": "SIGHUP"})
+                # Nobody is left to press Ctrl-C again if the run does not end by itself.
+                await asyncio.sleep(self._plan.grace_s + self._plan.kill_s + _LEAVE_S)
+                for _ in range(_FORCE_AT - 1):
+                    self._put({"kind": "signal", "signal": "SIGHUP"})
                 return
+
+    async def _watch_siblings(self) -> None:
+        """Notice that another agent has ended before all have met: submitit's controller waits for all of them."""
+        await asyncio.sleep(_SIBLINGS_AFTER_S)
+        while not self._phases.get("joined") and not self._is_stopped:
+            if count_siblings() < self._node.num_nodes:
+                lost = "an agent of this run ended before all had met; see submitit/ in the run folder"
+                self._fail(Outcome(node_rank=self._node.node_rank, host=self._node.host, message=lost,
+                                   failure_class="lost_node"))  # fmt: skip
+                if self._link is None:
+                    self._leave(EXIT_FAILED)
+                return
+            await asyncio.sleep(_LAUNCHER_CHECK_S)
 
     # -- what each event does ----------------------------------------------------------------------------------------
 
@@ -199,7 +240,8 @@ class Agent:
 
     def _on_signal(self, event: dict[str, Any]) -> None:
         self._journal.write(f"got {event['signal']}")
-        if self._link is not None:
+        self._num_signals += 1
+        if self._link is not None and self._num_signals < _FORCE_AT:
             self._link.send({"kind": "cancel", "signal": event["signal"]})
         else:
             self._leave(128 + signal.Signals[event["signal"]])
@@ -264,7 +306,9 @@ class Agent:
     def _on_forkserver_gone(self, _: dict[str, Any]) -> None:
         if self._has_ended:
             return
-        self._fail(self._supervisor.lose_all("the process that starts and holds the workers was killed"))
+        code = self._workers.exit_code if self._workers is not None else None
+        message = f"the process that starts and holds the workers ended by itself, with exit code {code}"
+        self._fail(replace(self._supervisor.lose_all(message), last_lines=read_tail("/proc/self/fd/2")[-_LAST_LINES:]))
 
     def _on_stop(self, event: dict[str, Any]) -> None:
         self._journal.write(f"stopping: {event['reason']}")
@@ -373,6 +417,10 @@ class Agent:
             started=self._began_at,
             phases=self._phases,
         )
-        self._folder.write(REPORT, report.to_json().encode())
         self._exit_code = report.exit_code
-        return report.exit_code
+        try:
+            self._folder.write(REPORT, report.to_json().encode())
+        except OSError as error:  # a full disk, or a folder that the work removed: the end is told all the same
+            print(f"error: the report cannot be written: {error}", file=sys.stderr, flush=True)  # noqa: T201
+            self._exit_code = report.exit_code or EXIT_FAILED
+        return self._exit_code

@@ -6,7 +6,6 @@ Node 0 alone composes the configuration and makes the run folder; the plan comes
 from __future__ import annotations
 
 import asyncio
-import getpass
 import hashlib
 import hmac
 import os
@@ -19,10 +18,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hpc_multinode.errors import MultiNodeError
+from hpc_multinode.errors import ConfigError, MultiNodeError
 from hpc_multinode.logs import LogFollower
 from hpc_multinode.node.agent import Agent
 from hpc_multinode.node.hub import join_remote, refuse
+from hpc_multinode.person import find_home, find_login_name
 from hpc_multinode.plan import LaunchPlan
 from hpc_multinode.report import Report, render_report
 from hpc_multinode.runs import REPORT, RunFolder, wait_for
@@ -50,7 +50,7 @@ def run_here(prepare: Callable[[NodeContext], tuple[LaunchPlan, str]], *, announ
     Raises:
         MultiNodeError: Our place cannot be known, or on node 0 the plan is wrong; the other nodes have been told.
     """
-    user = getpass.getuser()
+    user = find_login_name()
     node = parse_node_context(os.environ, local_world_size=1, hostname=socket.gethostname(), user=user)
     secret = _derive_secret(node)
     if node.node_rank > 0:
@@ -146,7 +146,14 @@ def _derive_secret(node: NodeContext) -> bytes:
 
 def _read_own_secret() -> bytes:
     """Return the person's secret; made by whoever comes first, all at once, and never written again."""
-    state = os.environ.get("XDG_STATE_HOME") or str(Path("~/.local/state").expanduser())
+    home = find_home(os.environ)
+    state = os.environ.get("XDG_STATE_HOME") or (home / ".local" / "state" if home else None)
+    if state is None:
+        raise ConfigError(
+            what="there is no home folder to keep your secret in",
+            found="HOME and XDG_STATE_HOME are unset",
+            fix="export XDG_STATE_HOME=FOLDER, private and shared by all nodes",
+        )
     path = Path(state) / "hpc_multinode" / "secret"
     try:
         return path.read_bytes()

@@ -20,6 +20,8 @@ from hpc_multinode.node.worker import run_worker
 from hpc_multinode.runs import RunFolder
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from hpc_multinode.node.spec import WorkerSpec
     from hpc_multinode.plan import LaunchPlan
 
@@ -59,7 +61,7 @@ def become_worker(plan: LaunchPlan, spec: WorkerSpec, pipe: int) -> NoReturn:
         _exec_anew(plan, spec, pipe)
     _take_place(plan)
     _reseed()
-    sys.exit(run_worker(plan, spec, say=lambda words: _say(pipe, words)))
+    sys.exit(run_worker(plan, spec, say=_make_say(pipe)))
 
 
 def main() -> NoReturn:
@@ -73,7 +75,7 @@ def main() -> NoReturn:
         spec = WorkerSpec.from_json(json.loads(file.readline()))
     os.set_inheritable(pipe, False)  # noqa: FBT003 - it takes no keyword
     _take_place(plan)
-    sys.exit(run_worker(plan, spec, say=lambda words: _say(pipe, words)))
+    sys.exit(run_worker(plan, spec, say=_make_say(pipe)))
 
 
 def _open_log(plan: LaunchPlan, spec: WorkerSpec) -> None:
@@ -123,5 +125,20 @@ def _exec_anew(plan: LaunchPlan, spec: WorkerSpec, pipe: int) -> NoReturn:
     os.execv(sys.executable, [sys.executable, "-c", _EXEC, str(pipe), str(handed_over)])  # noqa: S606 - no shell is wanted
 
 
-def _say(pipe: int, words: dict[str, Any]) -> None:
-    os.write(pipe, json.dumps(words).encode() + b"\n")
+def _make_say(pipe: int) -> Callable[[dict[str, Any]], None]:
+    """Return what tells the agent; where a work has closed our pipe, nobody is told and the log has to do."""
+    own = _identify(pipe)
+
+    def say(words: dict[str, Any]) -> None:
+        if _identify(pipe) == own:  # else the number is a file of the work's
+            os.write(pipe, json.dumps(words).encode() + b"\n")
+
+    return say
+
+
+def _identify(descriptor: int) -> tuple[int, int] | None:
+    try:
+        status = os.fstat(descriptor)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino

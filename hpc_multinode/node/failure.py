@@ -41,7 +41,7 @@ def format_failure(error: BaseException) -> str:
         frames = [frame for frame in summary.stack if not frame.filename.startswith(_NOT_THEIRS)]
         summary.stack = traceback.StackSummary.from_list(frames)
         return "".join(summary.format())
-    except Exception:  # noqa: BLE001 - __str__ of the person's own exception
+    except BaseException:  # noqa: BLE001 - __str__ of the person's own exception may even exit
         return f"{type(error).__module__}.{type(error).__qualname__} (its text cannot be made)\n"
 
 
@@ -49,5 +49,5 @@ def make_text(value: object) -> str:
     """Return the text of a person's own object, or why there is none."""
     try:
         return str(value)
-    except Exception as unprintable:  # noqa: BLE001 - __str__ of the person's own
+    except BaseException as unprintable:  # noqa: BLE001 - __str__ of the person's own may even exit
         return f"(its text cannot be made: {type(unprintable).__name__})"

@@ -70,12 +70,19 @@ class Hub:
         make_start: Called once when all nodes are there; returns the coordinates of the start. Its RendezvousError
             ends the run.
         finish: Called once when the run is over; returns the run's exit code.
+        on_broken: Told of an error that ends a line to an agent and is not that agent's doing.
     """
 
     def __init__(
-        self, coordinator: Coordinator, *, make_start: Callable[[], dict[str, Any]], finish: Callable[[], int]
+        self,
+        coordinator: Coordinator,
+        *,
+        make_start: Callable[[], dict[str, Any]],
+        finish: Callable[[], int],
+        on_broken: Callable[[Exception], None],
     ) -> None:
         self._coordinator = coordinator
+        self._on_broken = on_broken
         self._make_start, self._finish = make_start, finish
         self._writers: dict[int, asyncio.StreamWriter] = {}
         self._local = _LocalLink(self)
@@ -91,7 +98,7 @@ class Hub:
         for port in node.port_candidates:
             try:
                 self._server = await asyncio.start_server(
-                    lambda reader, writer: self._let_in(reader, writer, secret), bind_host, port, limit=MAX_LINE
+                    lambda reader, writer: self._serve(reader, writer, secret), bind_host, port, limit=MAX_LINE
                 )
             except OSError:
                 continue
@@ -148,6 +155,12 @@ class Hub:
                 return
             await asyncio.sleep(_RETRY_S / 5)
 
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, secret: bytes) -> None:
+        try:
+            await self._let_in(reader, writer, secret)
+        except Exception as error:  # noqa: BLE001 - the server would only log it
+            self._on_broken(error)
+
     async def _let_in(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, secret: bytes) -> None:
         try:
             hello = await welcome(reader, writer, secret)
@@ -173,8 +186,9 @@ class Hub:
             return
         try:
             start = self._make_start()
-        except RendezvousError as error:
-            failed = Outcome(node_rank=0, host=host, message=f"{error.what}: {error.found}", failure_class="rendezvous")
+        except (RendezvousError, OSError) as error:
+            text = f"{error.what}: {error.found}" if isinstance(error, RendezvousError) else str(error)
+            failed = Outcome(node_rank=0, host=host, message=text, failure_class="rendezvous")
             self._tell(self._coordinator.fail(failed, now=time.monotonic()))
             return
         self._tell(self._coordinator.start(start))
@@ -192,6 +206,10 @@ class Hub:
         self._local.inbox.put_nowait(message)
 
 
+def _raise(error: Exception) -> None:
+    raise error
+
+
 async def refuse(node: NodeContext, secret: bytes, *, timeout_s: float) -> None:
     """Tell the other nodes that there will be no run, as far as they come to ask in time.
 
@@ -201,7 +219,7 @@ async def refuse(node: NodeContext, secret: bytes, *, timeout_s: float) -> None:
         timeout_s: How long to wait for them, in seconds.
     """
     coordinator = Coordinator(num_nodes=node.num_nodes)
-    hub = Hub(coordinator, make_start=dict, finish=lambda: EXIT_USAGE)
+    hub = Hub(coordinator, make_start=dict, finish=lambda: EXIT_USAGE, on_broken=_raise)
     await hub.listen(node, secret, bind_host=None)
     began = time.monotonic()
     while len(coordinator.missing) > 1 and time.monotonic() - began < timeout_s:  # noqa: ASYNC110 - seconds at most

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from datetime import datetime, timezone
 from pathlib import Path
@@ -37,7 +38,8 @@ class Journal:
 
     def _put(self, text: str) -> None:
         if self._descriptor is not None:
-            os.write(self._descriptor, text.encode(errors="backslashreplace"))
+            with contextlib.suppress(OSError):  # a full disk: a run goes on without its journal
+                os.write(self._descriptor, text.encode(errors="backslashreplace"))
 
 
 def _indent(text: str) -> str:

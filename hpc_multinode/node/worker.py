@@ -34,6 +34,7 @@ def run_worker(plan: LaunchPlan, spec: WorkerSpec, *, say: Callable[[dict[str, A
         say: Tells the agent: ``phase`` when the executor is ready, ``failed`` with the exception.
     """
     context = _make_context(plan, spec)
+    pid = os.getpid()
     try:
         executor = load_executor(plan.strategy, folders=plan.work.folders)
         given = {name: getattr(context, name) for name in (*RANK_NAMES, *OFFERED_NAMES) if name != "context"}
@@ -41,14 +42,23 @@ def run_worker(plan: LaunchPlan, spec: WorkerSpec, *, say: Callable[[dict[str, A
         executor.setup(context)
         say({"kind": "phase", "name": "process_group"})
         result = executor.run(work, context)
+        if os.getpid() != pid:  # a child that the work has forked and let run on: it speaks for nobody
+            return 0
         executor.teardown(context)
         if plan.keeps_results and result is not None:
             _keep_result(plan, spec, result)
     except SystemExit as end:
-        return _end_of(end, say)
+        return _end_of(end, say if os.getpid() == pid else _say_nothing)
     except BaseException as error:  # noqa: BLE001 - a work may raise anything, and the agent must be told
+        if os.getpid() != pid:
+            print(format_failure(error), file=sys.stderr, end="", flush=True)  # noqa: T201 - as any child would
+            return EXIT_FAILED
         return _fail(error, say)
     return 0
+
+
+def _say_nothing(_: dict[str, Any]) -> None:
+    """Stand in for the agent's ear in a process that is no worker."""
 
 
 def _make_context(plan: LaunchPlan, spec: WorkerSpec) -> WorkerContext:

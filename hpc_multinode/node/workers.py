@@ -59,8 +59,22 @@ class Workers:
 
     async def answers(self) -> AsyncIterator[dict[str, Any]]:
         """Yield what the forkserver says, until it is gone."""
-        while line := await self._reader.readline():
+        while True:
+            try:
+                line = await self._reader.readline()
+            except ConnectionError:  # it ended with a request unread
+                line = b""
+            if not line:
+                return
             yield json.loads(line)
+
+    @property
+    def exit_code(self) -> int | None:
+        """How the forkserver ended, negative for a signal; None where it has not."""
+        try:
+            return self._process.wait(timeout=1.0)
+        except subprocess.TimeoutExpired:
+            return None
 
     async def end(self) -> None:
         """Have it kill what is left of the workers' processes, and wait until it is gone."""

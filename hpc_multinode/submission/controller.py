@@ -66,5 +66,5 @@ def start_controller(
 
 def read_output(run_dir: Path) -> str:
     """Return what controller and agents have printed, for the case that there is no report."""
-    parts = [file.read_text(errors="replace").strip() for file in sorted((run_dir / "submitit").iterdir())]
+    parts = [file.read_text(errors="replace").strip() for file in sorted((run_dir / "submitit").glob("*"))]
     return "\n".join(part for part in parts if part)

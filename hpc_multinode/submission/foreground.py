@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
@@ -80,9 +81,12 @@ class ForegroundRun:
 
     def _read_report(self) -> Report:
         path = self._folder.path / REPORT
-        if not path.exists():
-            self._folder.write(REPORT, self._make_report().to_json().encode())
-        return Report.from_json(path.read_text())
+        if path.exists():
+            return Report.from_json(path.read_text())
+        report = self._make_report()
+        with contextlib.suppress(OSError):  # a full disk, or a folder that the work removed: it is told all the same
+            self._folder.write(REPORT, report.to_json().encode())
+        return report
 
     def _make_report(self) -> Report:
         """Compose the report where the agent of node 0 left none."""
@@ -149,5 +153,5 @@ def shorten(path: str) -> str:
     """Write a path as the person would: relative to where they stand, if it lies below."""
     try:
         return str(Path(path).relative_to(Path.cwd()))
-    except ValueError:
+    except (ValueError, FileNotFoundError):  # elsewhere, or the current folder is gone
         return path

@@ -22,7 +22,7 @@ RANKS = f"work.target={WORKS}/ranks.py"
         (["workers_per_node=2"], "unknown key 'workers_per_node'", "did you mean resources.workers_per_node?"),
         (["strategy=lihgtning"], "unknown strategy 'lihgtning'", "did you mean strategy=lightning?"),
         (["resources=huge"], "unknown resources 'huge'", "choose one of them"),
-        (["nodes=two"], "a value has the wrong type", "could not be converted to Integer"),
+        (["nodes=two"], "a value has the wrong type", "give a whole number, as in nodes=2"),
         (["nodes=1,2"], "an override has several values", "give one"),
         (["nodes=0"], "nodes is too small", "nodes is at least 1"),
         (["resources.workers_per_node=2"], "strategy=base runs one worker", "strategy=pytorch_spawn"),

@@ -283,6 +283,7 @@ run:  runs/r1
 logs: runs/r1/attempt-0/rank*.log
 submitted: job 4711
 agents: runs/r1/submitit/4711_0_log.out
+report: runs/r1/report.json, when it is over
 look:   squeue -j 4711
 cancel: scancel 4711
 """

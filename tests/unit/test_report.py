@@ -238,7 +238,7 @@ def test_paths_are_written_for_the_reader() -> None:
     ("cause", "failure_class", "advice"),
     [
         (dataclasses.replace(FAILED, exception=None, signal="SIGKILL"), "signal", "SIGKILL often means that memory"),
-        (Outcome(node_rank=0, host="h", message="m"), "lost_node", "look at the node and at the agent's log"),
+        (Outcome(node_rank=0, host="h", message="m"), "lost_node", "look at the node, and at submitit/"),
         (Outcome(node_rank=0, host="h", message="m"), "usage", "mend what is named above"),
         (Outcome(node_rank=0, host="h", message="m"), "rendezvous", "mend what is named above"),
         (dataclasses.replace(FAILED, exception=None, exit_code=3), "exception", "the work ended itself with this code"),

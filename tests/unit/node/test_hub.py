@@ -40,7 +40,8 @@ class Nodes:
         self.ports = (find_free_port(LOOPBACK), find_free_port(LOOPBACK))
         self.num_starts = 0
         self.coordinator = Coordinator(num_nodes=num_nodes)
-        self.hub = Hub(self.coordinator, make_start=self._make_start, finish=lambda: 7)
+        self.broken: list[Exception] = []
+        self.hub = Hub(self.coordinator, make_start=self._make_start, finish=lambda: 7, on_broken=self.broken.append)
         self._start_error = start_error
         self._links: list[SocketLink] = []
 

@@ -301,7 +301,7 @@ def test_a_refusal_is_told_in_sbatchs_words(
     assert caught.value.found == (
         "sbatch: error: invalid partition specified: x\nsbatch: error: Batch job submission failed"
     )
-    assert caught.value.fix == "python -m hpc_multinode render shows what was sent"
+    assert caught.value.fix == "python -m hpc_multinode render shows what was sent; cluster=local runs on this machine"
     assert not Path(plan.run_dir).exists()
     assert capfd.readouterr() == ("", "")
 
