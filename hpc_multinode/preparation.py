@@ -143,11 +143,7 @@ def decide_mode(mode: Mode, environ: Mapping[str, str]) -> Mode:
         environ: Normally ``os.environ``; its PATH is searched for sbatch.
     """
     if mode is Mode.step and is_plain_step(environ):
-        raise SubmissionError(
-            what="cluster=step starts a job step, and we are in one already",
-            found=f"SLURM_STEP_ID={environ.get('SLURM_STEP_ID')}",
-            fix="cluster=allocation to be this node's agent, or start the launcher outside of srun",
-        )
+        return Mode.allocation  # a step in a step would wait for ever for what the outer one has
     if mode is not Mode.auto:
         return mode
     if is_plain_step(environ):

@@ -114,27 +114,14 @@ class Agent:
         loop = asyncio.get_running_loop()
         for number in _SIGNALS:
             loop.add_signal_handler(number, self._put, {"kind": "signal", "signal": number.name})
-        tasks = [asyncio.create_task(self._guard(self._watch_launcher()))]
-        if self._problem is None:
-            # First of all: while the framework is being imported, the nodes find each other.
-            env = make_node_env(os.environ, plan=self._plan, node=self._node)
-            self._workers = await Workers.launch(self._plan, env=env)
-            tasks.append(asyncio.create_task(self._guard(self._listen_to_workers(self._workers))))
-        else:
-            self._fail(self._describe_problem(self._problem))
-        tasks.append(asyncio.create_task(self._guard(self._join())))
-        if self._plan.mode == "local" and self._node.num_nodes > 1:
-            tasks.append(asyncio.create_task(self._guard(self._watch_siblings())))
+        tasks = [asyncio.create_task(self._guard(source)) for source in await self._open_sources()]
         try:
-            while True:
-                event = await self._next_event()
-                if event["kind"] == "done":
-                    break
-                if event["kind"] == "broken":
-                    raise event["error"]
-                self._handlers[event["kind"]](event)
-                self._tell_end()
+            await self._handle_events()
         finally:
+            # From here on srun's SIGTERM, which follows the first task that ends badly, has nothing left to stop.
+            for number in _SIGNALS:
+                loop.remove_signal_handler(number)
+                signal.signal(number, signal.SIG_IGN)
             if self._workers is not None:
                 await self._workers.end()
             for task in tasks:
@@ -144,6 +131,31 @@ class Agent:
             await self._hub.wait_until_left(_LEAVE_S)
         self._journal.write(f"ended with exit code {self._exit_code}")
         return self._exit_code
+
+    async def _open_sources(self) -> list[Coroutine[Any, Any, None]]:
+        sources = [self._watch_launcher()]
+        if self._problem is None:
+            # First of all: while the framework is being imported, the nodes find each other.
+            env = make_node_env(os.environ, plan=self._plan, node=self._node)
+            self._workers = await Workers.launch(self._plan, env=env)
+            sources.append(self._listen_to_workers(self._workers))
+        else:
+            self._fail(self._describe_problem(self._problem))
+        sources.append(self._join())
+        if self._plan.mode == "local" and self._node.num_nodes > 1:
+            sources.append(self._watch_siblings())
+        return sources
+
+    async def _handle_events(self) -> None:
+        """Handle what happens, one event after the other, until the coordinator says that the run is done."""
+        while True:
+            event = await self._next_event()
+            if event["kind"] == "done":
+                return
+            if event["kind"] == "broken":
+                raise event["error"]
+            self._handlers[event["kind"]](event)
+            self._tell_end()
 
     # -- where events come from --------------------------------------------------------------------------------------
 

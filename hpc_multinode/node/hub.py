@@ -88,6 +88,7 @@ class Hub:
         self._local = _LocalLink(self)
         self._server: asyncio.Server | None = None
         self._is_done = False
+        self._done: Message | None = None
 
     async def listen(self, node: NodeContext, secret: bytes, *, bind_host: str | None) -> None:
         """Listen on the first candidate that is free.
@@ -173,7 +174,7 @@ class Hub:
             return
         self._writers[node_rank] = writer
         self._join(node_rank, hello["host"])
-        for greeting in self._coordinator.greet():
+        for greeting in [*self._coordinator.greet(), *([self._done] if self._done else [])]:
             write_message(writer, greeting)
         while (message := await read_message(reader)) is not None:
             self.hear(node_rank, message)
@@ -198,7 +199,8 @@ class Hub:
             self._tell_all(message)
         if self._coordinator.is_over and not self._is_done:
             self._is_done = True
-            self._tell_all({"kind": "done", "exit_code": self._finish()})
+            self._done = {"kind": "done", "exit_code": self._finish()}
+            self._tell_all(self._done)
 
     def _tell_all(self, message: Message) -> None:
         for writer in self._writers.values():

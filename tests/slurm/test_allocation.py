@@ -159,23 +159,14 @@ def test_run_folder_that_is_not_shared_is_told(on_slurm: OnSlurm) -> None:
     assert "run_root" in ended.out + ended.err
 
 
-def test_home_that_is_not_shared_is_told(on_slurm: OnSlurm) -> None:
-    """Where each node has a home of its own the run works, or all nodes end within the join timeout."""
-    home = 'export HOME=/tmp/home; mkdir -p $HOME; exec timeout --kill-after=1 7 "$@"'
-    ended = on_slurm.run(*on_slurm.plain("plain", "launch.join_timeout_s=0.5"), before=in_shell(home, *STEP))
-    for name in on_slurm.cluster.node_names:
-        on_slurm.cluster.run(["rm", "-rf", "/tmp/home"], host=name)  # noqa: S108
-    assert ended.code not in {124, 137}
-
-
 def test_node_0_that_breaks_leaves_nobody_waiting(on_slurm: OnSlurm) -> None:
-    """When node 0 ends before there is a plan, of whatever reason, the others end too."""
-    # A broken module of node 0 alone stands for whatever goes wrong there.
-    broken = (
-        '[ "$SLURM_NODEID" = 0 ] && mkdir -p bad && echo "raise RuntimeError" > bad/hydra.py && '
-        'export PYTHONPATH="$PWD/bad"; exec timeout --kill-after=1 5 "$@"'
-    )
-    ended = on_slurm.run(*on_slurm.plain("plain"), before=in_shell(broken, *STEP))
+    """When node 0 fails of something unforeseen before there is a plan, the others end too."""
+    cwd = on_slurm.make_folder()
+    # A function of Python's that fails on node 0 alone stands for whatever goes wrong there.
+    on_slurm.write(cwd, "bad/sitecustomize.py", "import os\nos.sched_getaffinity = None\n")
+    broken = '[ "$SLURM_NODEID" = 0 ] && export PYTHONPATH="$PWD/bad"; exec timeout --kill-after=1 8 "$@"'
+    ended = on_slurm.run(*on_slurm.plain("plain"), before=in_shell(broken, *STEP), cwd=cwd)
+    assert "TypeError" in ended.err
     assert ended.code not in {0, 124, 137}
 
 
@@ -331,12 +322,12 @@ def test_allocation_by_name_in_a_batch_script_of_one_node(on_slurm: OnSlurm) -> 
     assert sorted(ended.ranks()) == [0]
 
 
-def test_step_in_a_step_is_refused(on_slurm: OnSlurm) -> None:
-    """``cluster=step`` in a plain step is an error that says what to do, not a wait."""
+def test_step_in_a_step_does_not_wait(on_slurm: OnSlurm) -> None:
+    """``cluster=step`` in a plain step is the agent of that step, for a step in it would wait for ever."""
     before = in_shell('exec timeout --kill-after=1 4 "$@"', "srun", "-N1")
     ended = on_slurm.run(*on_slurm.plain("plain", "cluster=step"), before=before)
-    assert ended.code == 2
-    assert "fix:" in ended.err
+    assert ended.code == 0, ended.out + ended.err
+    assert "in this job step" in ended.out
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

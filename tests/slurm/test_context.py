@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.conftest import wait_until
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -128,7 +130,10 @@ def array(on_slurm: OnSlurm) -> list[dict[str, Any]]:
     """Ask in a step of each of two tasks of an array."""
     cwd = on_slurm.make_folder()
     on_slurm.run_batch(f"srun {_ASK_IN_SHELL} > told-$SLURM_ARRAY_TASK_ID", "-N2", "--array=3,5", cwd=cwd)
-    return [place for task in (3, 5) for place in read_told((cwd / f"told-{task}").read_text())]
+    told = [cwd / f"told-{task}" for task in (3, 5)]
+    for path in told:  # the job of the last task may be over before that of the first
+        wait_until(lambda path=path: path.exists() and path.read_text().count("\n") == 2, what=f"two in {path.name}")
+    return [place for path in told for place in read_told(path.read_text())]
 
 
 def test_job_id_of_an_array_names_the_task(array: list[dict[str, Any]]) -> None:

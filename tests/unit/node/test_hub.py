@@ -544,3 +544,17 @@ def test_a_stranger_instead_of_the_coordinator_is_told_as_such() -> None:
             assert f"port {theirs.ports[0]} answers, but is not this run's coordinator" in caught.value.found
 
     run(history)
+
+
+def test_a_node_that_comes_after_the_end_is_told() -> None:
+    """A run that is over before a node has come tells it so when it comes, and does not leave it waiting."""
+
+    async def script() -> list[str]:
+        async with open_nodes(2) as nodes:
+            local = await nodes.listen()
+            local.send({"kind": "failed", "outcome": Outcome(node_rank=0, host="n0", message="m").to_json()})
+            local.send({"kind": "ended", "outcomes": []})
+            late = await nodes.join(1)
+            return [(await receive(late) or {})["kind"] for _ in range(2)]
+
+    assert asyncio.run(script()) == ["stop", "done"]
