@@ -54,7 +54,7 @@ def launch(plan: LaunchPlan, *, config_text: str, out: TextIO | None = None) -> 
     from hpc_multinode.submission.foreground import ForegroundRun, watch  # noqa: PLC0415
 
     try:
-        controller = _start_agents(plan, folder)
+        controller = _start_agents(plan, folder, is_foreground=True)
     except BaseException:  # a Ctrl-C just now: nothing has started, so nothing stays
         shutil.rmtree(folder.path)
         raise
@@ -62,7 +62,7 @@ def launch(plan: LaunchPlan, *, config_text: str, out: TextIO | None = None) -> 
 
 
 def start_in_background(plan: LaunchPlan, *, config_text: str, work_pickle: bytes) -> ForegroundRun:
-    """Start a run on this machine for a Python caller, who waits for it when they like.
+    """Start a run on this machine or in this allocation for a Python caller, who waits for it when they like.
 
     Args:
         plan: The run.
@@ -70,10 +70,9 @@ def start_in_background(plan: LaunchPlan, *, config_text: str, work_pickle: byte
         work_pickle: The work, with its arguments.
     """
     from hpc_multinode.submission.foreground import ForegroundRun  # noqa: PLC0415
-    from hpc_multinode.submission.local import start_local  # noqa: PLC0415
 
     folder = RunFolder.create(plan, config_text=config_text, work_pickle=work_pickle)
-    return ForegroundRun(plan, folder, start_local(plan, folder, is_foreground=False))
+    return ForegroundRun(plan, folder, _start_agents(plan, folder, is_foreground=False))
 
 
 def render_header(plan: LaunchPlan) -> str:
@@ -89,14 +88,14 @@ def render_header(plan: LaunchPlan) -> str:
     return f"{first}\nrun:  {run_dir}\nlogs: {logs}"
 
 
-def _start_agents(plan: LaunchPlan, folder: RunFolder) -> Controller:
+def _start_agents(plan: LaunchPlan, folder: RunFolder, *, is_foreground: bool) -> Controller:
     if plan.mode == "step":
         from hpc_multinode.submission.step import start_step  # noqa: PLC0415
 
         return start_step(plan, folder)
     from hpc_multinode.submission.local import start_local  # noqa: PLC0415
 
-    return start_local(plan, folder, is_foreground=True)
+    return start_local(plan, folder, is_foreground=is_foreground)
 
 
 def _describe_gpus(plan: LaunchPlan) -> str:

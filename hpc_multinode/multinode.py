@@ -184,9 +184,9 @@ class MultiNode:
         placeholders = dict.fromkeys((*RANK_NAMES, *OFFERED_NAMES))
         bind_work(self._work, label=_name_of(self._work), given=placeholders, args=self._args, kwargs=self._kwargs)
         plan = prepare_plan(config, cwd=Path.cwd(), python_path=_own_paths(), has_own_object=True)
-        if plan.mode != "local":
+        if plan.mode not in ("local", "step"):
             raise SubmissionError(
-                what="the Python API runs on this machine only in this version",
+                what="the Python API runs on this machine or in an allocation only in this version",
                 found=f"cluster.mode={plan.mode}",
                 fix='overrides=["cluster=local"], or the command line for Slurm',
             )

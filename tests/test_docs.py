@@ -40,7 +40,7 @@ def test_readme_program_prints_what_the_readme_shows(launcher: Launcher) -> None
     (source,) = re.findall(r"```python\n(import torch\n.*?)```", text, re.DOTALL)
     (launcher.cwd / "train.py").write_text(source)
     command, shown = re.findall(
-        r"\$ python -m hpc_multinode (\S+ work.target=train.py\S+ .*?)\n(.*?)```", text, re.DOTALL
+        r"\$ python -m hpc_multinode (.*? work.target=train.py\S+ .*?)\n(.*?)```", text, re.DOTALL
     )[0]
     ended = launcher.local(*command.split())
     assert ended.code == 0, ended.out
