@@ -15,7 +15,7 @@ from hpc_multinode.runs import RunFolder
 if TYPE_CHECKING:
     from hpc_multinode.plan import LaunchPlan
     from hpc_multinode.submission.controller import Controller
-    from hpc_multinode.submission.foreground import ForegroundRun
+    from hpc_multinode.submission.foreground import WatchedRun
 
 _WHERE = {
     "local": "on this machine",
@@ -51,28 +51,35 @@ def launch(plan: LaunchPlan, *, config_text: str, out: TextIO | None = None) -> 
         from hpc_multinode.submission.debug import run_debug  # noqa: PLC0415
 
         return run_debug(plan, folder)
-    from hpc_multinode.submission.foreground import ForegroundRun, watch  # noqa: PLC0415
+    from hpc_multinode.submission.foreground import WatchedRun, watch  # noqa: PLC0415
 
     try:
         controller = _start_agents(plan, folder, is_foreground=True)
     except BaseException:  # a Ctrl-C just now: nothing has started, so nothing stays
         shutil.rmtree(folder.path)
         raise
-    return watch(ForegroundRun(plan, folder, controller), out=out)
+    return watch(WatchedRun(plan, folder, controller), out=out)
 
 
-def start_in_background(plan: LaunchPlan, *, config_text: str, work_pickle: bytes) -> ForegroundRun:
-    """Start a run on this machine or in this allocation for a Python caller, who waits for it when they like.
+def start_in_background(plan: LaunchPlan, *, config_text: str, work_pickle: bytes) -> WatchedRun:
+    """Start a run for a Python caller, who waits for it when they like.
 
     Args:
         plan: The run.
         config_text: The resolved configuration as YAML.
         work_pickle: The work, with its arguments.
     """
-    from hpc_multinode.submission.foreground import ForegroundRun  # noqa: PLC0415
+    from hpc_multinode.submission.foreground import WatchedRun  # noqa: PLC0415
 
+    if plan.mode == "slurm":
+        from hpc_multinode.preparation import require_sbatch  # noqa: PLC0415
+        from hpc_multinode.submission.slurm import make_job_controller, submit_slurm  # noqa: PLC0415
+
+        require_sbatch()
+        folder = RunFolder.create(plan, config_text=config_text, work_pickle=work_pickle)
+        return WatchedRun(plan, folder, make_job_controller(submit_slurm(plan, folder), folder))
     folder = RunFolder.create(plan, config_text=config_text, work_pickle=work_pickle)
-    return ForegroundRun(plan, folder, _start_agents(plan, folder, is_foreground=False))
+    return WatchedRun(plan, folder, _start_agents(plan, folder, is_foreground=False))
 
 
 def render_header(plan: LaunchPlan) -> str:

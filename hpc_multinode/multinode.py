@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from hpc_multinode.plan import LaunchPlan
-    from hpc_multinode.submission.foreground import ForegroundRun
+    from hpc_multinode.submission.foreground import WatchedRun
 
 
 class RunFailedError(MultiNodeError):
@@ -69,7 +69,7 @@ class Run:
         local: Its agents, children of this process.
     """
 
-    def __init__(self, plan: LaunchPlan, local: ForegroundRun) -> None:
+    def __init__(self, plan: LaunchPlan, local: WatchedRun) -> None:
         self._plan, self._local = plan, local
         self._report: Report | None = None
 
@@ -184,11 +184,11 @@ class MultiNode:
         placeholders = dict.fromkeys((*RANK_NAMES, *OFFERED_NAMES))
         bind_work(self._work, label=_name_of(self._work), given=placeholders, args=self._args, kwargs=self._kwargs)
         plan = prepare_plan(config, cwd=Path.cwd(), python_path=_own_paths(), has_own_object=True)
-        if plan.mode not in ("local", "step"):
+        if plan.mode not in ("local", "step", "slurm"):
             raise SubmissionError(
-                what="the Python API runs on this machine or in an allocation only in this version",
+                what="the Python API starts runs, and this mode is none that can be started",
                 found=f"cluster.mode={plan.mode}",
-                fix='overrides=["cluster=local"], or the command line for Slurm',
+                fix='overrides=["cluster=local"], or the command line',
             )
         return Run(plan, start_in_background(plan, config_text=render_config(config), work_pickle=self._pickle()))
 

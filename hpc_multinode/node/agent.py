@@ -12,30 +12,27 @@ import signal
 import sys
 import time
 from dataclasses import replace
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hpc_multinode.errors import EXIT_FAILED, MultiNodeError
-from hpc_multinode.node.coordinator import Coordinator
 from hpc_multinode.node.environment import LAUNCHER_PID, make_node_env, make_worker_env
-from hpc_multinode.node.hub import Hub, Link, join_remote
+from hpc_multinode.node.host import Host
+from hpc_multinode.node.hub import Link, join_remote
 from hpc_multinode.node.journal import Journal, read_tail
 from hpc_multinode.node.local import LOOPBACK
 from hpc_multinode.node.spec import WorkerSpec
 from hpc_multinode.node.stray import count_siblings
 from hpc_multinode.node.supervisor import Supervisor
-from hpc_multinode.node.verdict import compose_report
 from hpc_multinode.node.workers import Workers
-from hpc_multinode.ports import find_free_port, require_free_port
 from hpc_multinode.report import Outcome
-from hpc_multinode.runs import REPORT, RunFolder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from hpc_multinode.context import NodeContext
     from hpc_multinode.plan import LaunchPlan
+    from hpc_multinode.runs import RunFolder
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _LEAVE_S = 5.0
@@ -72,13 +69,12 @@ class Agent:
         problem: MultiNodeError | None = None,
     ) -> None:
         self._problem = problem
-        self._sends_plan, self._joined = sends_plan, joined
+        self._joined = joined
         self._folder, self._plan, self._node, self._secret = folder, plan, node, secret
-        self._began, self._began_at = time.monotonic(), datetime.now(timezone.utc).astimezone()
+        self._began = time.monotonic()
         self._events: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         self._phases: dict[str, float] = {}
-        self._coordinator: Coordinator | None = None
-        self._hub: Hub | None = None
+        self._host: Host | None = None
         self._link: Link | None = None
         self._unsent: list[dict[str, Any]] = []
         self._is_alone = False
@@ -92,6 +88,15 @@ class Agent:
         self._is_stopped = False
         self._has_ended = False
         self._journal = Journal()
+        if node.node_rank == 0:
+            self._host = Host(
+                folder=folder,
+                plan=plan,
+                node=node,
+                phases=self._phases,
+                sends_plan=sends_plan,
+                on_broken=lambda error: self._put({"kind": "broken", "error": error}),
+            )
         self._handlers: dict[str, Callable[[dict[str, Any]], None]] = {
             "tick": self._on_tick,
             "signal": self._on_signal,
@@ -126,9 +131,9 @@ class Agent:
                 await self._workers.end()
             for task in tasks:
                 task.cancel()
-        if self._hub is not None:
+        if self._host is not None:
             # Node 0 is the last to leave, and alone carries the run's code: srun ends all others at the first bad one.
-            await self._hub.wait_until_left(_LEAVE_S)
+            await self._host.wait_until_left(_LEAVE_S)
         self._journal.write(f"ended with exit code {self._exit_code}")
         return self._exit_code
 
@@ -151,6 +156,8 @@ class Agent:
         while True:
             event = await self._next_event()
             if event["kind"] == "done":
+                if self._host is not None or self._is_alone:
+                    self._exit_code = event["exit_code"]
                 return
             if event["kind"] == "broken":
                 raise event["error"]
@@ -183,8 +190,8 @@ class Agent:
             if self._joined is not None:
                 self._link, first = self._joined
                 self._put(first)
-            elif self._node.node_rank == 0:
-                self._link = await self._host()
+            elif self._host is not None:
+                self._link = await self._host.open(self._secret, tell=self._journal.write)
             else:
                 address = LOOPBACK if self._plan.mode == "local" else self._node.hosts[0]
                 self._link = await join_remote(
@@ -198,22 +205,6 @@ class Agent:
         while (message := await self._link.receive()) is not None:
             self._put(message)
         self._put({"kind": "hung_up"})
-
-    async def _host(self) -> Link:
-        self._coordinator = Coordinator(num_nodes=self._node.num_nodes)
-        hub = Hub(
-            self._coordinator,
-            make_start=self._make_start,
-            finish=self._finish,
-            on_broken=lambda error: self._put({"kind": "broken", "error": error}),
-        )
-        self._hub = hub
-        if self._node.num_nodes > 1:
-            await hub.listen(self._node, self._secret, bind_host=LOOPBACK if self._plan.mode == "local" else None)
-            self._joining = asyncio.create_task(
-                hub.watch_joining(self._node, timeout_s=self._plan.join_timeout_s, tell=self._journal.write)
-            )
-        return hub.join_local(self._node.host)
 
     async def _listen_to_workers(self, workers: Workers) -> None:
         async for answer in workers.answers():
@@ -265,7 +256,6 @@ class Agent:
 
     def _on_hung_up(self, _: dict[str, Any]) -> None:
         self._journal.write("the coordinator is gone: stopping")
-        self._exit_code = 1
         self._is_alone = self._is_stopped = True
         self._stop(self._plan.kill_s)
 
@@ -387,7 +377,7 @@ class Agent:
         outcomes = [outcome.to_json() for outcome in self._supervisor.outcomes]
         self._say({"kind": "ended", "outcomes": outcomes})
         if self._is_alone:
-            self._leave(self._exit_code)
+            self._leave(EXIT_FAILED)
 
     def _say(self, message: dict[str, Any]) -> None:
         if self._link is None:
@@ -396,43 +386,9 @@ class Agent:
             self._link.send(message)
 
     def _leave(self, code: int) -> None:
-        self._exit_code = code
-        self._put({"kind": "done"})
+        self._is_alone = True
+        self._put({"kind": "done", "exit_code": code})
 
     def _note_phase(self, name: str) -> None:
         self._phases[name] = round(time.monotonic() - self._began, 3)
         self._journal.write(f"{name} after {self._phases[name]:.2f} s")
-
-    # -- node 0 ------------------------------------------------------------------------------------------------------
-
-    def _make_start(self) -> dict[str, Any]:
-        port = self._plan.main_port
-        if port is None:
-            port = find_free_port()
-        else:
-            require_free_port(port, host_name=self._node.host)
-        plan = {"plan": self._plan.to_json()} if self._sends_plan else {}
-        return {
-            **plan,
-            "main_address": self._node.main_address,
-            "main_port": port,
-            "attempt": self._folder.make_next_attempt(),
-        }
-
-    def _finish(self) -> int:
-        assert self._coordinator is not None  # noqa: S101 - only node 0 finishes
-        report = compose_report(
-            self._plan,
-            self._node,
-            self._coordinator,
-            attempt=self._attempt,
-            started=self._began_at,
-            phases=self._phases,
-        )
-        self._exit_code = report.exit_code
-        try:
-            self._folder.write(REPORT, report.to_json().encode())
-        except OSError as error:  # a full disk, or a folder that the work removed: the end is told all the same
-            print(f"error: the report cannot be written: {error}", file=sys.stderr, flush=True)  # noqa: T201
-            self._exit_code = report.exit_code or EXIT_FAILED
-        return self._exit_code

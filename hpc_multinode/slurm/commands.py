@@ -40,6 +40,36 @@ def signal_step(step_id: str, signal: str) -> bool:
     return _run(["scancel", f"--signal={signal}", step_id]) is not None
 
 
+def is_in_queue(job_id: str) -> bool:
+    """Say whether a job waits or runs; true as well where Slurm does not answer.
+
+    Args:
+        job_id: As Slurm printed it.
+
+    Source:
+        squeue(1). Tried: an ended job is first listed no more, and after MinJobAge "Invalid job id specified".
+    """
+    try:
+        ended = subprocess.run(  # noqa: S603 - the words are ours
+            ["squeue", "--noheader", "--jobs", job_id, "--format", "%T"],  # noqa: S607 - as it is found on PATH
+            capture_output=True,
+            stdin=subprocess.DEVNULL,
+            text=True,
+            timeout=_TIMEOUT_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return True
+    if ended.returncode != 0:
+        return "Invalid job id" not in ended.stderr
+    return bool(ended.stdout.strip())
+
+
+def cancel_job(job_id: str) -> None:
+    """Cancel a job; one that has ended is none of our concern."""
+    _run(["scancel", job_id])
+
+
 def _run(words: list[str]) -> str | None:
     """Return what a command prints; None where it fails, hangs or is not there."""
     try:

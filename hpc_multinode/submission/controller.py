@@ -25,14 +25,14 @@ _LOG = "controller.log"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Controller:
-    """The program that started the agents.
+    """What stands between us and the agents: a program of ours, or a job.
 
     Attributes:
-        process: The program itself.
+        is_running: Says whether it is still there.
         ask_to_stop: Asks the agents to end the run; asked twice, they kill its workers at once.
     """
 
-    process: subprocess.Popen[bytes]
+    is_running: Callable[[], bool]
     ask_to_stop: Callable[[], None]
 
 

@@ -1,4 +1,4 @@
-"""A run of our own children, watched to its end: its ranks' lines as they come, Ctrl-C, and the closing text."""
+"""A run watched to its end: its ranks' lines as they come, Ctrl-C, and the closing text."""
 
 from __future__ import annotations
 
@@ -24,16 +24,17 @@ if TYPE_CHECKING:
     from hpc_multinode.submission.controller import Controller
 
 _POLL_S = 0.03
+_SHARED_S = 10.0
 _STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-class ForegroundRun:
-    """A run whose agents were started by a child of this process.
+class WatchedRun:
+    """A run that this process has started and waits for.
 
     Args:
         plan: The run.
         folder: Its folder.
-        controller: submitit's controller or srun.
+        controller: submitit's controller, srun, or a job.
     """
 
     def __init__(self, plan: LaunchPlan, folder: RunFolder, controller: Controller) -> None:
@@ -44,7 +45,7 @@ class ForegroundRun:
     @property
     def is_running(self) -> bool:
         """Say whether the agents are still there."""
-        return self._controller.process.poll() is None
+        return self._controller.is_running()
 
     def stop(self) -> None:
         """Ask the agents to end the run; asked twice, they kill their workers at once."""
@@ -81,6 +82,9 @@ class ForegroundRun:
 
     def _read_report(self) -> Report:
         path = self._folder.path / REPORT
+        until = time.monotonic() + (_SHARED_S if self._plan.mode == "slurm" and not self._is_stopped else 0.0)
+        while not path.exists() and time.monotonic() < until:  # written on another machine, it may show late
+            time.sleep(_POLL_S)
         if path.exists():
             return Report.from_json(path.read_text())
         report = self._make_report()
@@ -117,7 +121,7 @@ class ForegroundRun:
         )
 
 
-def watch(run: ForegroundRun, *, out: TextIO) -> int:
+def watch(run: WatchedRun, *, out: TextIO) -> int:
     """Show a run until its end and return its exit code; Ctrl-C, SIGTERM and a closed terminal end the run.
 
     Args:

@@ -41,7 +41,9 @@ def start_local(plan: LaunchPlan, folder: RunFolder, *, is_foreground: bool) -> 
         env[LAUNCHER_PID] = str(os.getpid())
     words = [sys.executable, "-m", CONTROLLER_MODULE, str(folder.path / "submitit")]
     process = start_controller(plan, folder, words, env=env)
-    return Controller(process=process, ask_to_stop=lambda: process.send_signal(signal.SIGTERM))
+    return Controller(
+        is_running=lambda: process.poll() is None, ask_to_stop=lambda: process.send_signal(signal.SIGTERM)
+    )
 
 
 def _make_controller_env(plan: LaunchPlan) -> dict[str, str]:

@@ -10,13 +10,17 @@ import io
 import os
 import re
 import shutil
+import time
 from typing import TYPE_CHECKING, Any
 
 import submitit
 from submitit.core.utils import FailedJobError, FailedSubmissionError
 
 from hpc_multinode.errors import SubmissionError
+from hpc_multinode.runs import REPORT
+from hpc_multinode.slurm.commands import cancel_job, is_in_queue
 from hpc_multinode.slurm.leaking import is_leaking
+from hpc_multinode.submission.controller import Controller
 from hpc_multinode.submission.shell import make_agent_command, make_setup, make_srun_options
 
 if TYPE_CHECKING:
@@ -25,6 +29,8 @@ if TYPE_CHECKING:
     from hpc_multinode.plan import LaunchPlan
     from hpc_multinode.runs import RunFolder
 
+# How often a site's Slurm is asked for one job that somebody waits for, in seconds.
+_ASK_EVERY_S = 5.0
 _SUBMITTED = re.compile(r"^Submitted batch job (\d+)\b", re.MULTILINE)
 _PARSABLE = re.compile(r"^(\d+)(?:;\S+)?$", re.MULTILINE)
 
@@ -102,6 +108,25 @@ def submit_slurm(plan: LaunchPlan, folder: RunFolder) -> str:
             found="\n".join(words) or str(error),
             fix="python -m hpc_multinode render shows what was sent; cluster=local runs on this machine",
         ) from None
+
+
+def make_job_controller(job_id: str, folder: RunFolder) -> Controller:
+    """Return what tells whether a job is over, and cancels it.
+
+    Slurm is asked rarely: the report in the run folder says first that a run is over.
+    """
+    asked_at, is_there = time.monotonic(), True
+
+    def is_running() -> bool:
+        nonlocal asked_at, is_there
+        if (folder.path / REPORT).exists():
+            return False
+        if is_there and time.monotonic() - asked_at >= _ASK_EVERY_S:
+            is_there = is_in_queue(job_id)
+            asked_at = time.monotonic()
+        return is_there
+
+    return Controller(is_running=is_running, ask_to_stop=lambda: cancel_job(job_id))
 
 
 def _make_parameters(plan: LaunchPlan) -> dict[str, Any]:

@@ -21,12 +21,12 @@ from hpc_multinode import (
     Run,
     RunFailedError,
 )
-from hpc_multinode.config import Config, Mode
+from hpc_multinode.config import Config
 from hpc_multinode.errors import ConfigError, SubmissionError, WorkError
-from hpc_multinode.plan import Facts
 from hpc_multinode.planning import make_plan
 from hpc_multinode.report import Outcome, Report
 from hpc_multinode.runs import RunFolder
+from tests.unit.facts import make_facts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -80,13 +80,16 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def _refuse(work: Any, kind: type[MultiNodeError] = WorkError, **options: Any) -> MultiNodeError:
     """Submit with a mode that starts nothing here: if the work passes, the mode is refused instead."""
     with pytest.raises(kind) as caught:
-        MultiNode(work, overrides=["cluster=slurm", *options.pop("overrides", [])], **options).submit()
+        MultiNode(work, overrides=["cluster=debug", *options.pop("overrides", [])], **options).submit()
     assert list(Path.cwd().iterdir()) == []
     return caught.value
 
 
 def _passes(work: Any, **options: Any) -> bool:
-    return _refuse(work, SubmissionError, **options).what == "the Python API runs on this machine only in this version"
+    return (
+        _refuse(work, SubmissionError, **options).what
+        == "the Python API starts runs, and this mode is none that can be started"
+    )
 
 
 # -- before the start ------------------------------------------------------------------------------------------------
@@ -123,11 +126,11 @@ def test_takes_what_can_be_called(work: Callable[..., Any], options: dict[str, A
     assert _passes(work, **options)
 
 
-def test_slurm_is_refused_with_both_ways_out() -> None:
-    """In this version the Python API runs here."""
+def test_debug_is_refused_with_both_ways_out() -> None:
+    """Rank 0 in this process cannot be waited for by this process."""
     error = _refuse(lambda: None, SubmissionError)
-    assert error.found == "cluster.mode=slurm"
-    assert error.fix == 'overrides=["cluster=local"], or the command line for Slurm'
+    assert error.found == "cluster.mode=debug"
+    assert error.fix == 'overrides=["cluster=local"], or the command line'
 
 
 @pytest.mark.parametrize("work", [3, None, "train.py:run", object()])
@@ -219,10 +222,7 @@ class _Ended:
 
 
 def _run(root: Path, report: Report | None) -> Run:
-    facts = Facts(
-        run_id="r-1", cwd=str(root), python="/p", user="ada", mode=Mode.local, run_root="runs", num_allocated=None,
-        devices=(), num_cpus=1, python_path=(),
-    )  # fmt: skip
+    facts = make_facts(run_id="r-1", cwd=str(root))
     plan = make_plan(Config(), facts=facts, target=None)
     RunFolder.create(plan, config_text="")
     local: Any = _Ended(report)

@@ -15,21 +15,13 @@ from hpc_multinode.errors import ConfigError
 from hpc_multinode.plan import Facts, LaunchPlan
 from hpc_multinode.planning import make_plan, make_run_id, make_run_name
 from hpc_multinode.work import WorkTarget
+from tests.unit.facts import make_facts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-FACTS = Facts(
-    run_id="train-1",
-    cwd="/home/ada",
-    python="/opt/py thon/bin/python",
-    user="ada",
-    mode=Mode.slurm,
-    run_root="runs",
-    num_allocated=None,
-    devices=(),
-    num_cpus=8,
-    python_path=("/libs", "/code"),
+FACTS = make_facts(
+    run_id="train-1", python="/opt/py thon/bin/python", mode=Mode.slurm, num_cpus=8, python_path=("/libs", "/code")
 )
 HERE = dataclasses.replace(FACTS, mode=Mode.local, devices=("0", "GPU-b", "2"))
 TARGET = WorkTarget(file="/code/train.py", module="train", name="run", folders=("/code",))

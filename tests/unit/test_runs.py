@@ -9,30 +9,21 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hpc_multinode.config import Config, Mode
+from hpc_multinode.config import Config
 from hpc_multinode.errors import ConfigError
-from hpc_multinode.plan import Facts, LaunchPlan
 from hpc_multinode.planning import make_plan
 from hpc_multinode.runs import RunFolder
+from tests.unit.facts import make_facts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from hpc_multinode.plan import LaunchPlan
+
 
 def _plan(root: Path, *, is_private: bool = True) -> LaunchPlan:
-    facts = Facts(
-        run_id="r-1",
-        cwd=str(root),
-        python="/p",
-        user="ada",
-        mode=Mode.local,
-        run_root="runs",
-        num_allocated=None,
-        devices=(),
-        num_cpus=1,
-        python_path=(),
-    )
+    facts = make_facts(run_id="r-1", cwd=str(root), python="/p")
     return make_plan(Config(private=is_private), facts=facts, target=None)
 
 

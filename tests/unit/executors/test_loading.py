@@ -13,18 +13,19 @@ import cloudpickle
 import pytest
 
 from hpc_multinode.arguments import OFFERED_NAMES, RANK_NAMES
-from hpc_multinode.config import Config, Mode
+from hpc_multinode.config import Config
 from hpc_multinode.errors import WorkError
 from hpc_multinode.executors.loading import load_executor, load_work, run_script
-from hpc_multinode.plan import Facts, LaunchPlan
 from hpc_multinode.planning import make_plan
 from hpc_multinode.work import find_target
+from tests.unit.facts import make_facts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from hpc_multinode.executors.base import RunWorkExecutor
+    from hpc_multinode.plan import LaunchPlan
 
 GIVEN: dict[str, Any] = {name: f"<{name}>" for name in (*RANK_NAMES, *OFFERED_NAMES)}
 
@@ -46,18 +47,7 @@ def make_work_plan(tmp_path: Path, target: str | None, **work: Any) -> LaunchPla
     config.strategy.is_script = is_script
     config.work.args = work.get("args", [])
     config.work.kwargs = work.get("kwargs", {})
-    facts = Facts(
-        run_id="run-1",
-        cwd=str(tmp_path),
-        python=sys.executable,
-        user="ada",
-        mode=Mode.local,
-        run_root=str(tmp_path / "runs"),
-        devices=(),
-        num_cpus=1,
-        python_path=(),
-        num_allocated=None,
-    )
+    facts = make_facts(cwd=str(tmp_path), python=sys.executable, run_root=str(tmp_path / "runs"))
     found = None if target is None else find_target(target, cwd=tmp_path, is_script=is_script)
     plan = make_plan(config, facts=facts, target=found)
     sys.path[:0] = plan.work.folders

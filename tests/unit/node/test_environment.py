@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pytest
 
 from hpc_multinode.config import Config, Mode
 from hpc_multinode.context import NodeContext
 from hpc_multinode.node.environment import LAUNCHER_PID, make_node_env, make_worker_env
-from hpc_multinode.plan import Facts, LaunchPlan
 from hpc_multinode.planning import make_plan
+from tests.unit.facts import make_facts
+
+if TYPE_CHECKING:
+    from hpc_multinode.plan import LaunchPlan
 
 FOREIGN = [
     "RANK",
@@ -42,18 +46,7 @@ def make_environment_plan(*, mode: Mode = Mode.local, gpus_per_node: int | None 
     config = Config(nodes=2)
     config.resources.workers_per_node = 2
     config.resources.gpus_per_node = gpus_per_node
-    facts = Facts(
-        run_id="run-1",
-        cwd="/home/ada",
-        python="/usr/bin/python3",
-        user="ada",
-        mode=mode,
-        run_root="runs",
-        devices=("0", "1", "2", "3"),
-        num_cpus=12,
-        python_path=(),
-        num_allocated=None,
-    )
+    facts = make_facts(mode=mode, devices=("0", "1", "2", "3"), num_cpus=12)
     return make_plan(config, facts=facts, target=None)
 
 

@@ -16,15 +16,17 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 
-from hpc_multinode.config import Config, Mode, StartMethod
+from hpc_multinode.config import Config, StartMethod
 from hpc_multinode.node.spec import WorkerSpec
-from hpc_multinode.plan import Facts, LaunchPlan
 from hpc_multinode.planning import make_plan
 from hpc_multinode.work import find_target
+from tests.unit.facts import make_facts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    from hpc_multinode.plan import LaunchPlan
 
 # Bounds a wait for a real process; nothing waits this long.
 SOON_S = 20.0
@@ -66,18 +68,7 @@ class Server:
         config = Config()
         config.launch.start_method = StartMethod.forkserver
         config.strategy.preload = list(preload)
-        facts = Facts(
-            run_id="run-1",
-            cwd=str(self.folder),
-            python=sys.executable,
-            user="ada",
-            mode=Mode.local,
-            run_root=str(self.folder),
-            devices=(),
-            num_cpus=1,
-            python_path=(),
-            num_allocated=None,
-        )
+        facts = make_facts(cwd=str(self.folder), python=sys.executable, run_root=str(self.folder))
         return make_plan(config, facts=facts, target=find_target("my_work.py:run", cwd=self.folder, is_script=False))
 
     def start(self, num_workers: int = 1, **env: str) -> dict[int, int]:

@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hpc_multinode.config import Config, Mode
+from hpc_multinode.config import Config
 from hpc_multinode.errors import RendezvousError
 from hpc_multinode.node.local import parse_local_context
-from hpc_multinode.plan import Facts, LaunchPlan
 from hpc_multinode.planning import make_plan
+from tests.unit.facts import make_facts
 
 if TYPE_CHECKING:
     from hpc_multinode.context import NodeContext
+    from hpc_multinode.plan import LaunchPlan
 
 TASK = "SUBMITIT_LOCAL_GLOBALID"
 
@@ -23,18 +24,7 @@ def make_local_plan(nodes: int = 2, devices: tuple[str, ...] = ()) -> LaunchPlan
     """Return the plan of a local run with two workers a node."""
     config = Config(nodes=nodes)
     config.resources.workers_per_node = 2
-    facts = Facts(
-        run_id="run-1",
-        cwd="/home/ada",
-        python="/usr/bin/python3",
-        user="ada",
-        mode=Mode.local,
-        run_root="runs",
-        devices=devices,
-        num_cpus=8,
-        python_path=(),
-        num_allocated=None,
-    )
+    facts = make_facts(devices=devices, num_cpus=8)
     return make_plan(config, facts=facts, target=None)
 
 

@@ -11,9 +11,9 @@ from hpc_multinode.config import Config, Mode
 from hpc_multinode.context import NodeContext
 from hpc_multinode.node.coordinator import Coordinator
 from hpc_multinode.node.verdict import compose_report
-from hpc_multinode.plan import Facts
 from hpc_multinode.planning import make_plan
 from hpc_multinode.report import Outcome, Report
+from tests.unit.facts import make_facts
 
 NUM_NODES = 3
 STARTED = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
@@ -62,18 +62,7 @@ class History:
 
     def report(self) -> Report:
         """Return the report of what has been heard."""
-        facts = Facts(
-            run_id="run-1",
-            cwd="/home/ada",
-            python="/usr/bin/python3",
-            user="ada",
-            mode=Mode.slurm,
-            run_root="runs",
-            devices=(),
-            num_cpus=1,
-            python_path=(),
-            num_allocated=None,
-        )
+        facts = make_facts(mode=Mode.slurm)
         node = NodeContext(
             job_id="4711",
             step_id="0",

@@ -12,16 +12,18 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import hpc_multinode
-from hpc_multinode.config import Config, Mode
+from hpc_multinode.config import Config
 from hpc_multinode.node.spec import WorkerSpec
 from hpc_multinode.node.supervisor import Supervisor
 from hpc_multinode.node.worker import TRACEBACK_HEADER, run_worker
-from hpc_multinode.plan import Facts, LaunchPlan
 from hpc_multinode.planning import make_plan
 from hpc_multinode.work import find_target
+from tests.unit.facts import make_facts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from hpc_multinode.plan import LaunchPlan
 
 PACKAGE = str(Path(hpc_multinode.__file__).parent)
 
@@ -59,18 +61,7 @@ def make_worker_plan(tmp_path: Path, body: str, *, signature: str = "") -> Launc
     (tmp_path / "my_work.py").write_text(source)
     config = Config(nodes=2)
     config.resources.workers_per_node = 2
-    facts = Facts(
-        run_id="run-1",
-        cwd=str(tmp_path),
-        python=sys.executable,
-        user="ada",
-        mode=Mode.local,
-        run_root=str(tmp_path),
-        devices=(),
-        num_cpus=4,
-        python_path=(),
-        num_allocated=None,
-    )
+    facts = make_facts(cwd=str(tmp_path), python=sys.executable, run_root=str(tmp_path), num_cpus=4)
     target = find_target("my_work.py:run", cwd=tmp_path, is_script=False)
     (tmp_path / "run-1" / "attempt-0").mkdir(parents=True)
     return make_plan(config, facts=facts, target=target, keeps_results=True)

@@ -9,26 +9,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hpc_multinode.config import Config, Mode
-from hpc_multinode.plan import Facts, LaunchPlan
+from hpc_multinode.config import Config
 from hpc_multinode.planning import make_plan
 from hpc_multinode.submission.shell import make_agent_command, make_foreground_script, make_setup
+from tests.unit.facts import make_facts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-FACTS = Facts(
-    run_id="r-1",
-    cwd="/a b's",
-    python="/py thon/bin/python",
-    user="ada",
-    mode=Mode.local,
-    run_root="runs",
-    num_allocated=None,
-    devices=(),
-    num_cpus=1,
-    python_path=(),
-)
+    from hpc_multinode.plan import LaunchPlan
+
+FACTS = make_facts(run_id="r-1", cwd="/a b's", python="/py thon/bin/python")
 
 
 def _plan(setup: Sequence[str] = (), teardown: Sequence[str] = ()) -> LaunchPlan:

@@ -9,7 +9,7 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import submitit
@@ -18,11 +18,14 @@ from submitit.local.local import Controller
 
 from hpc_multinode.config import Config, Mode
 from hpc_multinode.errors import ConfigError, SubmissionError
-from hpc_multinode.plan import Facts, LaunchPlan
 from hpc_multinode.planning import make_plan
 from hpc_multinode.runs import RunFolder
 from hpc_multinode.submission.local import CONTROLLER_MODULE
 from hpc_multinode.submission.slurm import render_slurm, submit_slurm
+from tests.unit.facts import make_facts
+
+if TYPE_CHECKING:
+    from hpc_multinode.plan import LaunchPlan
 
 HOSTILE = ["a b", "it's", 'say "x"', "$HOME", "$(touch pwned)", "`touch pwned`", "#no", "a;b", "a\\b", "é", "-x"]
 
@@ -41,18 +44,7 @@ def _plan(root: Path, **values: Any) -> LaunchPlan:
     for key, value in values.items():
         section, _, name = key.rpartition("__")
         setattr(getattr(config, section) if section else config, name, value)
-    facts = Facts(
-        run_id="r-1",
-        cwd=str(root),
-        python="/opt/python",
-        user="ada",
-        mode=Mode.slurm,
-        run_root="runs",
-        num_allocated=None,
-        devices=(),
-        num_cpus=1,
-        python_path=(),
-    )
+    facts = make_facts(run_id="r-1", cwd=str(root), python="/opt/python", mode=Mode.slurm)
     return make_plan(config, facts=facts, target=None)
 
 
