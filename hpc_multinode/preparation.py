@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from hpc_multinode.assets import find_asset
 from hpc_multinode.config import Config, Mode
-from hpc_multinode.devices import count_machine_gpus, parse_visible_devices
+from hpc_multinode.devices import check_devices_exist, count_machine_gpus, parse_visible_devices
 from hpc_multinode.errors import ConfigError, SubmissionError, WorkError
 from hpc_multinode.modules import check_modules
 from hpc_multinode.person import expand, find_login_name
@@ -128,10 +128,14 @@ def see_devices(mode: Mode) -> tuple[str, ...]:
     if mode is Mode.slurm:  # this machine's are not the job's
         return ()
     visible = parse_visible_devices(os.environ)
+    if mode in (Mode.allocation, Mode.step):
+        count = parse_gpus_on_node(os.environ) or 0
+    else:
+        count = count_machine_gpus()
+        if count:  # else there is no driver to ask
+            check_devices_exist(os.environ, present=count)
     if visible is not None:
         return visible
-    is_allocated = mode in (Mode.allocation, Mode.step)
-    count = (parse_gpus_on_node(os.environ) or 0) if is_allocated else count_machine_gpus()
     return tuple(str(index) for index in range(count))
 
 

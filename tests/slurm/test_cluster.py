@@ -63,7 +63,7 @@ def test_tmp_is_each_hosts_own(cluster: SlurmCluster) -> None:
     first, second = cluster.node_names[:2]
     cluster.run(["srun", "-w", first, "sh", "-c", "touch /tmp/mark shared-mark"], check=True)
     done = cluster.run(["srun", "-w", second, "sh", "-c", "ls /tmp shared-mark"], check=True)
-    cluster.run(["srun", "-w", first, "rm", "/tmp/mark", "shared-mark"], check=True)
+    cluster.run(["srun", "-w", first, "sh", "-c", "rm /tmp/mark shared-mark"], check=True)
     assert "shared-mark" in done.stdout
     assert "mark" not in done.stdout.split()
 
