@@ -87,7 +87,6 @@ class Hub:
         self._writers: dict[int, asyncio.StreamWriter] = {}
         self._local = _LocalLink(self)
         self._server: asyncio.Server | None = None
-        self._is_done = False
         self._done: Message | None = None
 
     async def listen(self, node: NodeContext, secret: bytes, *, bind_host: str | None) -> None:
@@ -197,8 +196,7 @@ class Hub:
     def _tell(self, messages: Sequence[Message]) -> None:
         for message in messages:
             self._tell_all(message)
-        if self._coordinator.is_over and not self._is_done:
-            self._is_done = True
+        if self._coordinator.is_over and self._done is None:
             self._done = {"kind": "done", "exit_code": self._finish()}
             self._tell_all(self._done)
 

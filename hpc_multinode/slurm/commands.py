@@ -18,7 +18,8 @@ def find_step(job_id: str, name: str) -> str | None:
         squeue(1), --steps, --format.
     """
     words = ["squeue", "--noheader", "--steps", "--jobs", job_id, "--format", "%i %j"]
-    for line in (_run(words) or "").splitlines():
+    ended = _run(words)
+    for line in ended.stdout.splitlines() if ended is not None else ():
         step_id, _, step_name = line.strip().partition(" ")
         if step_name == name:
             return step_id
@@ -37,7 +38,8 @@ def signal_step(step_id: str, signal: str) -> bool:
     Source:
         scancel(1), --signal. Tried with 22.05: srun answers a SIGTERM with "forcing job termination".
     """
-    return _run(["scancel", f"--signal={signal}", step_id]) is not None
+    ended = _run(["scancel", f"--signal={signal}", step_id])
+    return ended is not None and ended.returncode == 0
 
 
 def is_in_queue(job_id: str) -> bool:
@@ -49,16 +51,8 @@ def is_in_queue(job_id: str) -> bool:
     Source:
         squeue(1). Tried: an ended job is first listed no more, and after MinJobAge "Invalid job id specified".
     """
-    try:
-        ended = subprocess.run(  # noqa: S603 - the words are ours
-            ["squeue", "--noheader", "--jobs", job_id, "--format", "%T"],  # noqa: S607 - as it is found on PATH
-            capture_output=True,
-            stdin=subprocess.DEVNULL,
-            text=True,
-            timeout=_TIMEOUT_S,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
+    ended = _run(["squeue", "--noheader", "--jobs", job_id, "--format", "%T"])
+    if ended is None:
         return True
     if ended.returncode != 0:
         return "Invalid job id" not in ended.stderr
@@ -70,18 +64,11 @@ def cancel_job(job_id: str) -> None:
     _run(["scancel", job_id])
 
 
-def _run(words: list[str]) -> str | None:
-    """Return what a command prints; None where it fails, hangs or is not there."""
+def _run(words: list[str]) -> subprocess.CompletedProcess[str] | None:
+    """Run a command; None where it hangs or is not there."""
     try:
-        ended = subprocess.run(  # noqa: S603 - the words are ours
-            words,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            stdin=subprocess.DEVNULL,
-            text=True,
-            timeout=_TIMEOUT_S,
-            check=False,
+        return subprocess.run(  # noqa: S603 - the words are ours
+            words, capture_output=True, stdin=subprocess.DEVNULL, text=True, timeout=_TIMEOUT_S, check=False
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return ended.stdout if ended.returncode == 0 else None

@@ -21,7 +21,7 @@ from hpc_multinode.work import find_target
 from tests.unit.facts import make_facts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     from hpc_multinode.executors.base import RunWorkExecutor
@@ -30,14 +30,7 @@ if TYPE_CHECKING:
 GIVEN: dict[str, Any] = {name: f"<{name}>" for name in (*RANK_NAMES, *OFFERED_NAMES)}
 
 
-@pytest.fixture(autouse=True)
-def _clean_modules(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Leave modules and path as they were: a worker is a process of its own, this is not."""
-    before = dict(sys.modules)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    yield
-    sys.modules.clear()
-    sys.modules.update(before)
+pytestmark = pytest.mark.usefixtures("clean_modules")
 
 
 def make_work_plan(tmp_path: Path, target: str | None, **work: Any) -> LaunchPlan:

@@ -21,21 +21,12 @@ from hpc_multinode.work import find_target
 from tests.unit.facts import make_facts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from hpc_multinode.plan import LaunchPlan
 
 PACKAGE = str(Path(hpc_multinode.__file__).parent)
 
 
-@pytest.fixture(autouse=True)
-def _clean_modules(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Leave modules and path as they were: a worker is a process of its own, this is not."""
-    before = dict(sys.modules)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    yield
-    sys.modules.clear()
-    sys.modules.update(before)
+pytestmark = pytest.mark.usefixtures("clean_modules")
 
 
 def make_spec(tmp_path: Path) -> WorkerSpec:
