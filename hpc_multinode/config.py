@@ -117,6 +117,8 @@ class LaunchConfig:
     main_port: int | None = None
     # How long nodes wait for each other, in seconds.
     join_timeout_s: float = 300.0
+    # Silence after which a node counts as lost, in seconds.
+    heartbeat_timeout_s: float = 60.0
     start_method: StartMethod = StartMethod.forkserver
     # More modules to import once a node, before the workers are forked.
     preload: list[str] = field(default_factory=list)
@@ -130,6 +132,14 @@ class StopConfig:
     grace_s: float = 60.0
     # From SIGTERM to SIGKILL after a failure, in seconds.
     kill_s: float = 5.0
+
+
+@dataclass
+class RestartConfig:
+    """What happens after a worker has failed."""
+
+    # How often all workers of all nodes are started again, in the same job. Count.
+    max: int = 0
 
 
 @dataclass
@@ -154,3 +164,4 @@ class Config:
     cluster: ClusterConfig = field(default_factory=ClusterConfig)
     launch: LaunchConfig = field(default_factory=LaunchConfig)
     stop: StopConfig = field(default_factory=StopConfig)
+    restart: RestartConfig = field(default_factory=RestartConfig)

@@ -106,6 +106,8 @@ class LaunchPlan:
         main_address: As given by hand, or None.
         main_port: As given by hand, or None.
         join_timeout_s: How long nodes wait for each other, in seconds.
+        heartbeat_timeout_s: Silence after which an agent counts as lost, in seconds.
+        max_restarts: How often all workers are started again after a failure. Count.
         start_method: ``forkserver`` or ``spawn``.
         grace_s: From SIGTERM to SIGKILL on a cancel, in seconds.
         kill_s: From SIGTERM to SIGKILL after a failure, in seconds.
@@ -135,6 +137,8 @@ class LaunchPlan:
     main_address: str | None
     main_port: int | None
     join_timeout_s: float
+    heartbeat_timeout_s: float
+    max_restarts: int
     start_method: str
     grace_s: float
     kill_s: float

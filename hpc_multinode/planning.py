@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 _MAX_PORT = 65535
+_MIN_HEARTBEAT_S = 1.0
 _MAX_ID = 200
 
 
@@ -95,6 +96,8 @@ def make_plan(
         main_address=config.launch.main_address,
         main_port=config.launch.main_port,
         join_timeout_s=config.launch.join_timeout_s,
+        heartbeat_timeout_s=config.launch.heartbeat_timeout_s,
+        max_restarts=config.restart.max,
         start_method=config.launch.start_method.value,
         grace_s=config.stop.grace_s,
         kill_s=config.stop.kill_s,
@@ -120,6 +123,7 @@ def _check_ranges(config: Config) -> None:
         "resources.gpus_per_node": (resources.gpus_per_node, 0),
         "resources.cpus_per_node": (resources.cpus_per_node, 1),
         "launch.main_port": (launch.main_port, 1),
+        "restart.max": (config.restart.max, 0),
     }
     for key, (value, least) in counts.items():
         if value is not None and value < least:
@@ -131,6 +135,7 @@ def _check_ranges(config: Config) -> None:
     amounts = {
         "resources.mem_gb": resources.mem_gb,
         "launch.join_timeout_s": launch.join_timeout_s,
+        "launch.heartbeat_timeout_s": launch.heartbeat_timeout_s,
         "stop.grace_s": config.stop.grace_s,
         "stop.kill_s": config.stop.kill_s,
         "strategy.timeout_s": config.strategy.timeout_s,
@@ -140,6 +145,12 @@ def _check_ranges(config: Config) -> None:
             raise ConfigError(
                 what=f"{key} is not an amount", found=f"{key}={amount}", fix=f"{key} is a finite number from 0 on"
             )
+    if launch.heartbeat_timeout_s < _MIN_HEARTBEAT_S:
+        raise ConfigError(
+            what="launch.heartbeat_timeout_s is too short",
+            found=f"launch.heartbeat_timeout_s={launch.heartbeat_timeout_s}",
+            fix=f"at least {_MIN_HEARTBEAT_S:.0f} s: a busy machine is silent for a moment too",
+        )
     if config.strategy.is_one_worker_a_node and (resources.workers_per_node or 1) > 1:
         raise ConfigError(
             what=f"strategy={config.strategy.name} runs one worker on each node, with all its devices",

@@ -29,6 +29,7 @@ _LOST_PEER = re.compile(
     r"|DistNetworkError|DistBackendError|DistStoreError|nccl.*(abort|remote error|system error|watchdog)",
     re.IGNORECASE,
 )
+_WATCHDOG = re.compile(r"nccl.*(watchdog|timeout|abort)|watchdog.*nccl", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +98,7 @@ class Report:
         root_cause: The one failure that the others follow from, or None.
         consequences: Every other worker that failed or was stopped.
         attempts: What each attempt was.
+        notes: What else a reader has to know, a sentence each.
     """
 
     run: str
@@ -110,6 +112,7 @@ class Report:
     root_cause: Outcome | None = None
     consequences: tuple[Outcome, ...] = ()
     attempts: tuple[dict[str, Any], ...] = field(default=())
+    notes: tuple[str, ...] = ()
 
     def to_json(self) -> str:
         """Return the text of ``report.json``."""
@@ -123,11 +126,13 @@ class Report:
         cause = data.pop("root_cause")
         consequences = data.pop("consequences")
         attempts = data.pop("attempts")
+        notes = data.pop("notes", ())
         return cls(
             **data,
             root_cause=None if cause is None else Outcome.from_json(cause),
             consequences=tuple(Outcome.from_json(one) for one in consequences),
             attempts=tuple(attempts),
+            notes=tuple(notes),
         )
 
 
@@ -144,8 +149,18 @@ def choose_root_cause(failures: Sequence[tuple[float, Outcome]]) -> Outcome | No
         return None
     first = failures[0][0]
     settled = [outcome for arrived, outcome in failures if arrived - first <= SETTLE_S]
-    own = [outcome for outcome in settled if not _is_lost_peer(outcome)]
+    own = [outcome for outcome in settled if not is_lost_peer(outcome)]
     return (own or settled)[0]
+
+
+def is_lost_peer(outcome: Outcome) -> bool:
+    """Say whether this is what a rank reports because its peer has vanished, by type or text.
+
+    NCCL's watchdog ends its process by SIGABRT when another rank no longer answers, and gloo where nobody catches it.
+    """
+    if outcome.signal == "SIGABRT":
+        return any(_WATCHDOG.search(line) or _LOST_PEER.search(line) for line in outcome.last_lines)
+    return outcome.exception is not None and _LOST_PEER.search(f"{outcome.exception}: {outcome.message}") is not None
 
 
 def make_exit_code(cause: Outcome) -> int:
@@ -190,9 +205,10 @@ def render_report(
     took = f" after {format_duration(duration_s)}" if duration_s is not None else ""
     name = f"job {report.job_id}" if report.job_id else report.run
     workers = _count(report.world_size, "worker")
+    notes = [f"  note: {note}" for note in report.notes]
     if report.root_cause is None:
         what = f"{workers} on {_count(report.num_nodes, 'node')}" + _phase_text(report)
-        return f"{report.state}  {name}{took}: {what}"
+        return "\n".join([f"{report.state}  {name}{took}: {what}", *notes])
     cause = report.root_cause
     lines = [f"{report.state}  {name}{took}: {_count_ends(report, cause)}", f"  root cause: {describe(cause)}"]
     # A traceback is kept out of what is shown of a log as it grows; the report is where it is told.
@@ -202,6 +218,7 @@ def render_report(
         lines += ["  last lines:", *(f"    {line}" for line in cause.last_lines)]
     if cause.log:
         lines.append(f"  log:  {shorten(cause.log)}")
+    lines += notes
     lines.append(f"  next: {_advise(report, cause)}")
     return "\n".join(lines)
 
@@ -235,13 +252,9 @@ def _count_ends(report: Report, cause: Outcome) -> str:
     failed = sum(one.is_failure and one.global_rank is not None for one in (cause, *report.consequences))
     stopped = sum(one.is_stopped for one in report.consequences)
     by_us = f", {stopped} {'was' if stopped == 1 else 'were'} stopped by us" if stopped else ""
+    if not failed and report.attempts and "spawned" not in report.attempts[-1].get("phases", {}):
+        return "no worker was started"
     return f"{failed} of {_count(report.world_size, 'worker')} failed{by_us}"
-
-
-def _is_lost_peer(outcome: Outcome) -> bool:
-    if outcome.exception is None:
-        return False
-    return _LOST_PEER.search(f"{outcome.exception}: {outcome.message}") is not None
 
 
 def _phase_text(report: Report) -> str:

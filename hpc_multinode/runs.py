@@ -147,6 +147,10 @@ class RunFolder:
         """Return the log of one agent."""
         return self.attempt(attempt) / f"node{node_rank}.log"
 
+    def events(self, attempt: int) -> Path:
+        """Return what has happened in one attempt, a JSON object a line."""
+        return self.attempt(attempt) / "events.jsonl"
+
     def result(self, attempt: int, global_rank: int) -> Path:
         """Return where a worker leaves its return value."""
         return self.attempt(attempt) / f"rank{global_rank}.result.pkl"

@@ -1,7 +1,7 @@
-"""The node agent: one a node. Joins the others, starts the workers, watches them, and on node 0 writes the report.
+"""The node agent: one a node. Joins the others, starts the workers, watches them, and on node 0 hosts the coordinator.
 
 One loop owns all state; whatever happens (a signal, a word of the coordinator or of the forkserver) comes to it through
-one queue.
+one queue. It never waits for a file: those are written by the journal's thread, and read in another.
 """
 
 from __future__ import annotations
@@ -9,26 +9,25 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import sys
 import time
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hpc_multinode.errors import EXIT_FAILED, MultiNodeError
-from hpc_multinode.node.environment import LAUNCHER_PID, make_node_env, make_worker_env
+from hpc_multinode.node.environment import make_node_env, make_worker_env
+from hpc_multinode.node.heartbeat import Heartbeat, make_silence
 from hpc_multinode.node.host import Host
-from hpc_multinode.node.hub import Link, join_remote
 from hpc_multinode.node.journal import Journal, read_tail
+from hpc_multinode.node.link import Link, join_remote
 from hpc_multinode.node.local import LOOPBACK
 from hpc_multinode.node.spec import WorkerSpec
-from hpc_multinode.node.stray import count_siblings
 from hpc_multinode.node.supervisor import Supervisor
+from hpc_multinode.node.surroundings import wait_for_launcher_end, wait_for_lost_sibling
 from hpc_multinode.node.workers import Workers
 from hpc_multinode.report import Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Awaitable, Callable, Coroutine
 
     from hpc_multinode.context import NodeContext
     from hpc_multinode.plan import LaunchPlan
@@ -37,11 +36,10 @@ if TYPE_CHECKING:
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _LEAVE_S = 5.0
 _LAST_LINES = 20
-_LAUNCHER_CHECK_S = 0.5
+# How long the end of a log is waited for where the file system does not answer.
+_TAIL_S = 2.0
 # The signal at which an agent ends at once, whatever the others do.
 _FORCE_AT = 3
-# When an agent begins to look whether another one has ended before all have met.
-_SIBLINGS_AFTER_S = 2.0
 
 
 class Agent:
@@ -88,16 +86,17 @@ class Agent:
         self._is_stopped = False
         self._has_ended = False
         self._journal = Journal()
+        self._heartbeat: Heartbeat[str] | None = None
         if node.node_rank == 0:
             self._host = Host(
                 folder=folder,
                 plan=plan,
                 node=node,
-                phases=self._phases,
+                journal=self._journal,
                 sends_plan=sends_plan,
                 on_broken=lambda error: self._put({"kind": "broken", "error": error}),
             )
-        self._handlers: dict[str, Callable[[dict[str, Any]], None]] = {
+        self._handlers: dict[str, Callable[[dict[str, Any]], Awaitable[None] | None]] = {
             "tick": self._on_tick,
             "signal": self._on_signal,
             "unreachable": self._on_unreachable,
@@ -110,9 +109,7 @@ class Agent:
             "exited": self._on_exited,
             "forkserver_gone": self._on_forkserver_gone,
         }
-        self._supervisor = Supervisor(
-            node_rank=node.node_rank, host=node.host, signal_workers=self._signal_workers, read_tail=read_tail
-        )
+        self._supervisor = Supervisor(node_rank=node.node_rank, host=node.host, signal_workers=self._signal_workers)
 
     async def run(self) -> int:
         """Run this node from joining to the end, and return its exit code."""
@@ -135,10 +132,13 @@ class Agent:
             # Node 0 is the last to leave, and alone carries the run's code: srun ends all others at the first bad one.
             await self._host.wait_until_left(_LEAVE_S)
         self._journal.write(f"ended with exit code {self._exit_code}")
+        self._journal.close()
         return self._exit_code
 
     async def _open_sources(self) -> list[Coroutine[Any, Any, None]]:
         sources = [self._watch_launcher()]
+        if self._host is not None:
+            sources += self._host.watches()
         if self._problem is None:
             # First of all: while the framework is being imported, the nodes find each other.
             env = make_node_env(os.environ, plan=self._plan, node=self._node)
@@ -147,6 +147,8 @@ class Agent:
         else:
             self._fail(self._describe_problem(self._problem))
         sources.append(self._join())
+        if self._host is None:
+            sources.append(self._watch_coordinator())
         if self._plan.mode == "local" and self._node.num_nodes > 1:
             sources.append(self._watch_siblings())
         return sources
@@ -161,7 +163,9 @@ class Agent:
                 return
             if event["kind"] == "broken":
                 raise event["error"]
-            self._handlers[event["kind"]](event)
+            handled = self._handlers[event["kind"]](event)
+            if handled is not None:
+                await handled
             self._tell_end()
 
     # -- where events come from --------------------------------------------------------------------------------------
@@ -187,24 +191,42 @@ class Agent:
 
     async def _join(self) -> None:
         try:
-            if self._joined is not None:
-                self._link, first = self._joined
-                self._put(first)
-            elif self._host is not None:
-                self._link = await self._host.open(self._secret, tell=self._journal.write)
-            else:
-                address = LOOPBACK if self._plan.mode == "local" else self._node.hosts[0]
-                self._link = await join_remote(
-                    self._node, self._secret, address=address, timeout_s=self._plan.join_timeout_s
-                )
+            self._link = await self._open_link()
         except MultiNodeError as error:
             self._put({"kind": "unreachable", "error": error})
             return
         for unsent in self._unsent:
             self._link.send(unsent)
         while (message := await self._link.receive()) is not None:
-            self._put(message)
-        self._put({"kind": "hung_up"})
+            if self._heartbeat is not None:
+                self._heartbeat.hear("coordinator", now=time.monotonic())
+            if message["kind"] != "beat":
+                self._put(message)
+        self._put({"kind": "hung_up", "why": "the connection closed"})
+
+    async def _open_link(self) -> Link:
+        if self._host is not None:
+            return await self._host.open(self._secret)
+        if self._joined is not None:
+            link, first = self._joined
+            self._put(first)
+            return link
+        address = LOOPBACK if self._plan.mode == "local" else self._node.main_address
+        timeout_s = self._plan.join_timeout_s
+        return await join_remote(
+            self._node, self._secret, address=address, timeout_s=timeout_s, tell=self._journal.tell
+        )
+
+    async def _watch_coordinator(self) -> None:
+        """Tell the coordinator that we are there, and notice that it no longer is."""
+        heartbeat = self._heartbeat = Heartbeat(timeout_s=self._plan.heartbeat_timeout_s, now=time.monotonic())
+        while True:
+            await asyncio.sleep(heartbeat.interval_s)
+            if self._link is not None:
+                self._link.send({"kind": "beat"})
+            if heartbeat.tick(time.monotonic()):
+                heartbeat.forget("coordinator")
+                self._put({"kind": "hung_up", "why": make_silence(heartbeat.timeout_s)})
 
     async def _listen_to_workers(self, workers: Workers) -> None:
         async for answer in workers.answers():
@@ -212,29 +234,24 @@ class Agent:
         self._put({"kind": "forkserver_gone"})
 
     async def _watch_launcher(self) -> None:
-        pid = os.environ.get(LAUNCHER_PID)
-        while pid is not None:
-            await asyncio.sleep(_LAUNCHER_CHECK_S)
-            if not Path(f"/proc/{pid}").exists():  # noqa: ASYNC240 - procfs answers at once
-                self._put({"kind": "signal", "signal": "SIGHUP"})
-                # Nobody is left to press Ctrl-C again if the run does not end by itself.
-                await asyncio.sleep(self._plan.grace_s + self._plan.kill_s + _LEAVE_S)
-                for _ in range(_FORCE_AT - 1):
-                    self._put({"kind": "signal", "signal": "SIGHUP"})
-                return
+        await wait_for_launcher_end()
+        self._put({"kind": "signal", "signal": "SIGHUP"})
+        # Nobody is left to press Ctrl-C again if the run does not end by itself.
+        await asyncio.sleep(self._plan.grace_s + self._plan.kill_s + _LEAVE_S)
+        for _ in range(_FORCE_AT - 1):
+            self._put({"kind": "signal", "signal": "SIGHUP"})
 
     async def _watch_siblings(self) -> None:
         """Notice that another agent has ended before all have met: submitit's controller waits for all of them."""
-        await asyncio.sleep(_SIBLINGS_AFTER_S)
-        while not self._phases.get("joined") and not self._is_stopped:
-            if count_siblings() < self._node.num_nodes:
-                lost = "an agent of this run ended before all had met; see submitit/ in the run folder"
-                self._fail(Outcome(node_rank=self._node.node_rank, host=self._node.host, message=lost,
-                                   failure_class="lost_node"))  # fmt: skip
-                if self._link is None:
-                    self._leave(EXIT_FAILED)
-                return
-            await asyncio.sleep(_LAUNCHER_CHECK_S)
+        await wait_for_lost_sibling(self._node.num_nodes, until=lambda: "joined" in self._phases or self._is_stopped)
+        if "joined" in self._phases or self._is_stopped:
+            return
+        lost = "an agent of this run ended before all had met; see submitit/ in the run folder"
+        self._fail(
+            Outcome(node_rank=self._node.node_rank, host=self._node.host, message=lost, failure_class="lost_node")
+        )
+        if self._link is None:
+            self._leave(EXIT_FAILED)
 
     # -- what each event does ----------------------------------------------------------------------------------------
 
@@ -251,22 +268,35 @@ class Agent:
 
     def _on_unreachable(self, event: dict[str, Any]) -> None:
         error: MultiNodeError = event["error"]
-        print(f"error: {error}", file=sys.stderr, flush=True)  # noqa: T201
+        self._journal.tell(f"error: {error}")
         self._leave(error.exit_code)
 
-    def _on_hung_up(self, _: dict[str, Any]) -> None:
-        self._journal.write("the coordinator is gone: stopping")
+    def _on_hung_up(self, event: dict[str, Any]) -> None:
+        if self._is_alone:
+            return
+        self._journal.tell(f"node {self._node.node_rank} ({self._node.host}): the coordinator on node 0 "
+                           f"({self._node.hosts[0]}) is lost: {event['why']}; stopping")  # fmt: skip
         self._is_alone = self._is_stopped = True
         self._stop(self._plan.kill_s)
 
     def _on_start(self, event: dict[str, Any]) -> None:
+        if self._phases.get("joined") is not None:
+            self._begin_again()
         self._note_phase("joined")
         self._attempt = event["attempt"]
         if self._problem is not None:  # the run folder itself may be what is not there
             return
-        self._journal.open(self._folder, self._attempt, self._node.node_rank)
+        if self._host is None:  # which has opened it before
+            self._journal.open(self._folder, self._attempt, self._node.node_rank)
         self._pending = event
         self._start_when_ready()
+
+    def _begin_again(self) -> None:
+        """Forget the attempt before, of which no worker is left anywhere."""
+        self._began = time.monotonic()
+        self._phases.clear()
+        self._num_ready = 0
+        self._is_stopped = self._has_ended = False
 
     def _on_preloaded(self, event: dict[str, Any]) -> None:
         self._note_phase("preloaded")
@@ -291,19 +321,31 @@ class Agent:
         self._note_phase("spawned")
         self._supervisor.note_pids({int(rank): pid for rank, pid in event["pids"].items()})
 
-    def _on_said(self, event: dict[str, Any]) -> None:
-        if event["words"]["kind"] == "phase":
+    async def _on_said(self, event: dict[str, Any]) -> None:
+        local_rank, words = event["local_rank"], event["words"]
+        if words["kind"] == "phase":
             self._num_ready += 1
             if self._num_ready == self._node.local_world_size:
-                self._note_phase(event["words"]["name"])
-        failure = self._supervisor.hear(event["local_rank"], event["words"])
+                self._note_phase(words["name"])
+            return
+        tail = () if words.get("traceback") else await self._read_tail(local_rank)
+        failure = self._supervisor.hear(local_rank, words, tail=tail)
         if failure is not None:
             self._fail(failure)
 
-    def _on_exited(self, event: dict[str, Any]) -> None:
-        failure = self._supervisor.note_exit(event["local_rank"], exit_code=event["exit_code"], signal=event["signal"])
+    async def _on_exited(self, event: dict[str, Any]) -> None:
+        local_rank, exit_code, name = event["local_rank"], event["exit_code"], event["signal"]
+        tail = await self._read_tail(local_rank) if exit_code != 0 else ()
+        failure = self._supervisor.note_exit(local_rank, exit_code=exit_code, signal=name, tail=tail)
         if failure is not None:
             self._fail(failure)
+
+    async def _read_tail(self, local_rank: int) -> tuple[str, ...]:
+        reading = asyncio.to_thread(read_tail, self._supervisor.log_of(local_rank))
+        try:
+            return await asyncio.wait_for(reading, _TAIL_S)
+        except asyncio.TimeoutError:
+            return ("(the log could not be read: its file system does not answer)",)
 
     def _on_forkserver_gone(self, _: dict[str, Any]) -> None:
         if self._has_ended:
@@ -313,7 +355,8 @@ class Agent:
         self._fail(replace(self._supervisor.lose_all(message), last_lines=read_tail("/proc/self/fd/2")[-_LAST_LINES:]))
 
     def _on_stop(self, event: dict[str, Any]) -> None:
-        self._journal.write(f"stopping: {event['reason']}")
+        say = self._journal.write if "joined" in self._phases else self._journal.tell
+        say(f"stopping: {event['reason']}" + (f", {event['why']}" if event.get("why") else ""))
         self._is_stopped = True
         self._stop({"failure": self._plan.kill_s, "cancel": self._plan.grace_s, "kill": 0.0}[event["reason"]])
 
@@ -348,6 +391,7 @@ class Agent:
                 main_address=address,
                 main_port=port,
                 attempt=self._attempt,
+                max_restarts=self._plan.max_restarts,
             ),
         )
 
@@ -390,5 +434,6 @@ class Agent:
         self._put({"kind": "done", "exit_code": code})
 
     def _note_phase(self, name: str) -> None:
-        self._phases[name] = round(time.monotonic() - self._began, 3)
-        self._journal.write(f"{name} after {self._phases[name]:.2f} s")
+        seconds = self._phases[name] = round(time.monotonic() - self._began, 3)
+        self._say({"kind": "phase", "name": name, "seconds": seconds})
+        self._journal.write(f"{name} after {seconds:.2f} s")

@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING
 from hpc_multinode.errors import ConfigError, MultiNodeError
 from hpc_multinode.logs import LogFollower
 from hpc_multinode.node.agent import Agent
-from hpc_multinode.node.hub import join_remote, refuse
+from hpc_multinode.node.hub import refuse
+from hpc_multinode.node.link import join_remote
 from hpc_multinode.person import find_home, find_login_name
 from hpc_multinode.plan import LaunchPlan
 from hpc_multinode.report import Report, render_report
@@ -76,8 +77,10 @@ def run_here(prepare: Callable[[NodeContext], tuple[LaunchPlan, str]], *, announ
 
 async def _follow(node: NodeContext, secret: bytes) -> int:
     """Wait for node 0's plan and be the agent that it asks for."""
-    link = await join_remote(node, secret, address=node.hosts[0], timeout_s=_DEFAULT_JOIN_S)
+    link = await join_remote(node, secret, address=node.hosts[0], timeout_s=_DEFAULT_JOIN_S, tell=_say)
     first = await link.receive()
+    while first is not None and first["kind"] == "beat":
+        first = await link.receive()
     if first is None or first["kind"] != "start":  # node 0 has said why
         return 0
     plan = LaunchPlan.from_json(first["plan"])
@@ -92,6 +95,10 @@ async def _follow(node: NodeContext, secret: bytes) -> int:
         print(f"error: {problem}", file=sys.stderr, flush=True)  # noqa: T201
     agent = Agent(folder=folder, plan=plan, node=node, secret=secret, joined=(link, first), problem=problem)
     return await _show_while(agent, plan, node)
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)  # noqa: T201
 
 
 def _take_plan(node: NodeContext, plan: LaunchPlan) -> NodeContext:

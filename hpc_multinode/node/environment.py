@@ -48,7 +48,14 @@ def make_node_env(environ: Mapping[str, str], *, plan: LaunchPlan, node: NodeCon
 
 
 def make_worker_env(
-    *, node: NodeContext, run_id: str, local_rank: int, main_address: str, main_port: int, attempt: int
+    *,
+    node: NodeContext,
+    run_id: str,
+    local_rank: int,
+    main_address: str,
+    main_port: int,
+    attempt: int,
+    max_restarts: int,
 ) -> dict[str, str]:
     """Compose the variables of one worker: those that torchrun sets.
 
@@ -67,7 +74,7 @@ def make_worker_env(
         "ROLE_WORLD_SIZE": node.world_size,
         "MASTER_PORT": main_port,
         "TORCHELASTIC_RESTART_COUNT": attempt,
-        "TORCHELASTIC_MAX_RESTARTS": 0,
+        "TORCHELASTIC_MAX_RESTARTS": max_restarts,
     }
     return {
         "MASTER_ADDR": main_address,

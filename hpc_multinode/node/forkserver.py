@@ -115,6 +115,7 @@ class Forkserver:
 
     def _start(self, specs: list[WorkerSpec]) -> tuple[LaunchPlan, WorkerSpec, int] | None:
         assert self._plan is not None, "the agent sends prepare first"  # noqa: S101 - our own protocol
+        self._clear()
         sys.stdout.flush()
         sys.stderr.flush()
         server = os.getpid()
@@ -196,10 +197,20 @@ class Forkserver:
             if worker.is_running:
                 _signal_group(worker.pid, number)
 
-    def _end(self) -> NoReturn:
+    def _clear(self) -> None:
+        """Kill and reap what is left of the workers, so that their numbers can be given anew."""
+        if not self._workers:
+            return
         for worker in self._workers.values():
             _signal_group(worker.pid, signal.SIGKILL)
+            if worker.pipe >= 0:  # held by a child of the worker's
+                self._selector.unregister(worker.pipe)
+                os.close(worker.pipe)
         kill_descendants()
+        self._workers.clear()
+
+    def _end(self) -> NoReturn:
+        self._clear()
         os._exit(0)
 
     def _answer(self, **message: Any) -> None:  # noqa: ANN401 - JSON

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from hpc_multinode.report import Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from hpc_multinode.node.spec import WorkerSpec
 
@@ -34,19 +34,11 @@ class Supervisor:
         node_rank: This node.
         host: Its name.
         signal_workers: Sends a signal, by name, to the process group of every worker that runs.
-        read_tail: Returns the last lines of a worker's log.
     """
 
-    def __init__(
-        self,
-        *,
-        node_rank: int,
-        host: str,
-        signal_workers: Callable[[str], None],
-        read_tail: Callable[[str], tuple[str, ...]],
-    ) -> None:
+    def __init__(self, *, node_rank: int, host: str, signal_workers: Callable[[str], None]) -> None:
         self._node_rank, self._host = node_rank, host
-        self._signal_workers, self._read_tail = signal_workers, read_tail
+        self._signal_workers = signal_workers
         self._workers: dict[int, _Worker] = {}
         self._kill_at: float | None = None
         self._is_killed = False
@@ -67,31 +59,48 @@ class Supervisor:
         return None if self._is_killed or self.is_over else self._kill_at
 
     def start(self, specs: list[WorkerSpec]) -> None:
-        """Note the workers that are about to start."""
+        """Note the workers that are about to start; those of an attempt before are forgotten."""
         self._workers = {spec.local_rank: _Worker(spec=spec) for spec in specs}
+        self._kill_at, self._is_killed = None, False
 
     def note_pids(self, pids: Mapping[int, int]) -> None:
         """Note the pids that the forkserver tells."""
         for local_rank, pid in pids.items():
             self._workers[local_rank].pid = pid
 
-    def hear(self, local_rank: int, words: dict[str, Any]) -> Outcome | None:
-        """Take what a worker says of itself; return its failure at once, before the process has ended."""
+    def log_of(self, local_rank: int) -> str:
+        """Return the path of a worker's log."""
+        return self._workers[local_rank].spec.log
+
+    def hear(self, local_rank: int, words: dict[str, Any], *, tail: Sequence[str] = ()) -> Outcome | None:
+        """Take what a worker says of itself; return its failure at once, before the process has ended.
+
+        Args:
+            local_rank: The worker.
+            words: What it says.
+            tail: The last lines of its log.
+        """
         worker = self._workers[local_rank]
         if words["kind"] != "failed" or worker.words:
             return None
         worker.words = words
-        if self._kill_at is not None:
-            return None
         worker.was_told = True
-        return self._make(worker, exit_code=words["exit_code"], signal=None)
+        return self._make(worker, exit_code=words["exit_code"], signal=None, tail=tail)
 
-    def note_exit(self, local_rank: int, *, exit_code: int | None, signal: str | None) -> Outcome | None:
-        """Take that a worker's process has ended; return its failure unless that was returned before."""
+    def note_exit(
+        self, local_rank: int, *, exit_code: int | None, signal: str | None, tail: Sequence[str] = ()
+    ) -> Outcome | None:
+        """Take that a worker's process has ended; return its failure unless that was returned before.
+
+        Args:
+            local_rank: The worker.
+            exit_code: Its exit code, where no signal ended it.
+            signal: Name of the signal that ended it.
+            tail: The last lines of its log.
+        """
         worker = self._workers[local_rank]
-        worker.outcome = self._make(worker, exit_code=exit_code, signal=signal)
-        if self._kill_at is not None and signal in ("SIGTERM", "SIGKILL"):
-            worker.outcome = self._make(worker, exit_code=exit_code, signal=signal, is_stopped=True)
+        is_stopped = self._kill_at is not None and signal in ("SIGTERM", "SIGKILL")
+        worker.outcome = self._make(worker, exit_code=exit_code, signal=signal, is_stopped=is_stopped, tail=tail)
         return worker.outcome if worker.outcome.is_failure and not worker.was_told else None
 
     def lose_all(self, message: str) -> Outcome:
@@ -115,10 +124,18 @@ class Supervisor:
             self._is_killed = True
             self._signal_workers("SIGKILL")
 
-    def _make(self, worker: _Worker, *, exit_code: int | None, signal: str | None, is_stopped: bool = False) -> Outcome:
+    def _make(
+        self,
+        worker: _Worker,
+        *,
+        exit_code: int | None,
+        signal: str | None,
+        is_stopped: bool = False,
+        tail: Sequence[str] = (),
+    ) -> Outcome:
         spec, words = worker.spec, worker.words
         is_bad = bool(words) or signal is not None or exit_code != 0
-        lines = tuple(words.get("traceback") or ())
+        lines = tuple(words.get("traceback") or ()) or tuple(tail)[-_MAX_TAIL_LINES:]
         return Outcome(
             node_rank=spec.node_rank,
             host=self._host,
@@ -130,6 +147,6 @@ class Supervisor:
             exception=words.get("exception"),
             message=words.get("message"),
             log=spec.log,
-            last_lines=(lines or self._read_tail(spec.log)[-_MAX_TAIL_LINES:]) if is_bad and not is_stopped else (),
+            last_lines=lines if is_bad and not is_stopped else (),
             is_stopped=is_stopped,
         )

@@ -5,25 +5,19 @@ from __future__ import annotations
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
-from hpc_multinode.report import Report, choose_root_cause, classify, make_cancel_code, make_exit_code
+from hpc_multinode.report import Report, classify, describe, make_cancel_code, make_exit_code
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Sequence
 
     from hpc_multinode.context import NodeContext
-    from hpc_multinode.node.coordinator import Coordinator
+    from hpc_multinode.node.coordinator import Attempt, Coordinator
     from hpc_multinode.plan import LaunchPlan
     from hpc_multinode.report import Outcome
 
 
 def compose_report(
-    plan: LaunchPlan,
-    node: NodeContext,
-    coordinator: Coordinator,
-    *,
-    attempt: int,
-    started: datetime,
-    phases: Mapping[str, float],
+    plan: LaunchPlan, node: NodeContext, coordinator: Coordinator, *, began: Sequence[datetime]
 ) -> Report:
     """Compose the report of a run that is over.
 
@@ -31,12 +25,10 @@ def compose_report(
         plan: The run.
         node: Node 0.
         coordinator: Has heard all agents.
-        attempt: Number of the attempt.
-        started: When the agent of node 0 began.
-        phases: Seconds from there to each phase.
+        began: When each attempt began, the first with the agent of node 0.
     """
-    is_cancelled = coordinator.cancelled_by is not None
-    cause = None if is_cancelled else choose_root_cause(coordinator.failures)
+    last = coordinator.attempt
+    cause = last.cause if coordinator.cancelled_by is None else None
     if coordinator.cancelled_by is not None:
         state, code, failure_class = "CANCELLED", make_cancel_code(coordinator.cancelled_by), "cancelled"
     elif cause is not None:
@@ -45,20 +37,18 @@ def compose_report(
     else:
         state, code, failure_class = "COMPLETED", 0, None
     # What a worker said of its failure stands; how its process ended after that is our doing.
-    outcomes = {**{_who(one): one for one in coordinator.outcomes.values()}, **_first_told(coordinator)}
+    outcomes = {**{_who(one): one for one in last.outcomes.values()}, **_first_told(last)}
     consequences = [
         outcomes[who]
         for who in sorted(outcomes)
         if (outcomes[who].is_failure or outcomes[who].is_stopped) and (cause is None or who != _who(cause))
     ]
-    record: dict[str, Any] = {
-        "attempt": attempt,
-        "started": started.isoformat(timespec="milliseconds"),
-        "ended": datetime.now(timezone.utc).astimezone().isoformat(timespec="milliseconds"),
-        "nodes": list(node.hosts),
-        "ended_by": _ended_by(state),
-        "phases": dict(phases),
-    }
+    prepared = [attempt for attempt in coordinator.attempts if attempt.number is not None]
+    ends = [*began[1:], datetime.now(timezone.utc).astimezone()]
+    records = [
+        _make_record(attempt, node, began=start, ended=end, state=state if attempt is last else "FAILED")
+        for attempt, start, end in zip(prepared, began, ends, strict=False)
+    ]
     return Report(
         run=plan.run_id,
         run_dir=plan.run_dir,
@@ -70,8 +60,34 @@ def compose_report(
         num_nodes=plan.num_nodes,
         root_cause=cause,
         consequences=tuple(consequences),
-        attempts=(record,),
+        attempts=tuple(records),
+        notes=_make_notes(coordinator),
     )
+
+
+def _make_record(
+    attempt: Attempt, node: NodeContext, *, began: datetime, ended: datetime, state: str
+) -> dict[str, Any]:
+    cause = attempt.cause
+    return {
+        "attempt": attempt.number,
+        "started": began.isoformat(timespec="milliseconds"),
+        "ended": ended.isoformat(timespec="milliseconds"),
+        "nodes": list(node.hosts),
+        "ended_by": _ended_by(state),
+        "phases": dict(attempt.phases),
+        "cause": describe(cause) if cause is not None else None,
+    }
+
+
+def _make_notes(coordinator: Coordinator) -> tuple[str, ...]:
+    num_restarts = len(coordinator.attempts) - 1
+    notes = []
+    if num_restarts:
+        notes.append(f"all workers were started again {num_restarts} time{'s' * (num_restarts != 1)} after a failure")
+    if coordinator.gave_up is not None:
+        notes.append(f"not started again: {coordinator.gave_up}")
+    return tuple(notes)
 
 
 def _who(outcome: Outcome) -> tuple[int, int]:
@@ -79,8 +95,8 @@ def _who(outcome: Outcome) -> tuple[int, int]:
     return (-1 if outcome.global_rank is None else outcome.global_rank, outcome.node_rank)
 
 
-def _first_told(coordinator: Coordinator) -> dict[tuple[int, int], Outcome]:
-    return {_who(outcome): outcome for _, outcome in reversed(coordinator.failures)}
+def _first_told(attempt: Attempt) -> dict[tuple[int, int], Outcome]:
+    return {_who(outcome): outcome for _, outcome in reversed(attempt.failures)}
 
 
 def _ended_by(state: str) -> str:

@@ -38,7 +38,13 @@ def run_debug(plan: LaunchPlan, folder: RunFolder) -> int:
     )
     port = plan.main_port or find_free_port()
     env = make_worker_env(
-        node=node, run_id=plan.run_id, local_rank=0, main_address=LOOPBACK, main_port=port, attempt=attempt
+        node=node,
+        run_id=plan.run_id,
+        local_rank=0,
+        main_address=LOOPBACK,
+        main_port=port,
+        attempt=attempt,
+        max_restarts=0,
     )
     spec = WorkerSpec(
         node_rank=0,
@@ -64,7 +70,8 @@ def run_debug(plan: LaunchPlan, folder: RunFolder) -> int:
 def _run(plan: LaunchPlan, folder: RunFolder, node: NodeContext, spec: WorkerSpec) -> int:
     started = datetime.now(timezone.utc).astimezone()
     coordinator = Coordinator(num_nodes=1)
-    supervisor = Supervisor(node_rank=0, host=node.host, signal_workers=lambda _: None, read_tail=lambda _: ())
+    coordinator.attempt.number = spec.attempt
+    supervisor = Supervisor(node_rank=0, host=node.host, signal_workers=lambda _: None)
     supervisor.start([spec])
     supervisor.note_pids({0: os.getpid()})
 
@@ -77,6 +84,6 @@ def _run(plan: LaunchPlan, folder: RunFolder, node: NodeContext, spec: WorkerSpe
     failure = supervisor.note_exit(0, exit_code=code, signal=None)
     if failure is not None:
         coordinator.fail(failure, now=0.0)
-    report = compose_report(plan, node, coordinator, attempt=spec.attempt, started=started, phases={})
+    report = compose_report(plan, node, coordinator, began=[started])
     folder.write(REPORT, report.to_json().encode())
     return report.exit_code

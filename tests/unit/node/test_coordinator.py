@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from hpc_multinode.node.coordinator import Coordinator
+from hpc_multinode.node.coordinator import HOLD_S, Coordinator, Step
 from hpc_multinode.report import Outcome
 
 START = {"main_address": "n0", "main_port": 1234, "attempt": 0}
-STOPPED_BY_FAILURE = [{"kind": "stop", "reason": "failure"}]
-STOPPED_BY_CANCEL = [{"kind": "stop", "reason": "cancel"}]
-KILLED = [{"kind": "stop", "reason": "kill"}]
+STOPPED_BY_FAILURE, STOPPED_BY_CANCEL, KILLED = ["failure"], ["cancel"], ["kill"]
+
+
+def reasons(messages: list[dict[str, Any]]) -> list[str]:
+    """Return the reasons of stops; nothing else may be among the messages."""
+    assert all(message["kind"] == "stop" for message in messages)
+    return [message["reason"] for message in messages]
 
 
 def make_joined(num_nodes: int) -> Coordinator:
@@ -24,7 +28,7 @@ def make_joined(num_nodes: int) -> Coordinator:
 def make_running(num_nodes: int) -> Coordinator:
     """Return a coordinator of a run that has started."""
     coordinator = make_joined(num_nodes)
-    coordinator.start(START)
+    coordinator.start(START, now=0.0)
     return coordinator
 
 
@@ -50,7 +54,11 @@ def cancel(signal: str = "SIGTERM") -> dict[str, Any]:
 def test_join_says_when_all_are_there() -> None:
     """Only the last node to come completes the run, whatever the order."""
     coordinator = Coordinator(num_nodes=3)
-    assert [coordinator.join(rank, f"n{rank}") for rank in (2, 0, 1)] == [False, False, True]
+    steps = []
+    for rank in (2, 0, 1):
+        coordinator.join(rank, f"n{rank}")
+        steps.append(coordinator.next_step)
+    assert steps == [Step.wait, Step.wait, Step.start]
 
 
 def test_missing_nodes_are_told_by_rank() -> None:
@@ -77,7 +85,7 @@ def test_ranks_outside_the_run_are_not_expected() -> None:
 def test_start_tells_all_nodes_where_to_meet() -> None:
     """The start carries address, port and attempt."""
     coordinator = make_joined(2)
-    assert coordinator.start({"main_address": "n0", "main_port": 1234, "attempt": 3}) == [
+    assert coordinator.start({"main_address": "n0", "main_port": 1234, "attempt": 3}, now=0.0) == [
         {"kind": "start", "main_address": "n0", "main_port": 1234, "attempt": 3}
     ]
 
@@ -85,14 +93,14 @@ def test_start_tells_all_nodes_where_to_meet() -> None:
 def test_no_workers_run_before_the_start() -> None:
     """Joining alone starts nothing."""
     coordinator = make_joined(2)
-    assert not coordinator.has_started
-    coordinator.start(START)
-    assert coordinator.has_started
+    assert coordinator.attempt.started is None
+    coordinator.start(START, now=0.5)
+    assert coordinator.attempt.started == 0.5
 
 
 def test_a_run_starts_once() -> None:
     """A second start of a run that is running tells nobody anything."""
-    assert make_running(2).start(START) == []
+    assert make_running(2).start(START, now=0.0) == []
 
 
 def test_a_run_is_not_over_before_it_started() -> None:
@@ -118,12 +126,12 @@ def test_outcomes_are_kept_by_global_rank() -> None:
     """What a node tells of its workers at its end is there for the report."""
     coordinator = make_running(2)
     coordinator.hear(1, ended(1, exit_code=3), now=1.0)
-    assert coordinator.outcomes[1].exit_code == 3
+    assert coordinator.attempt.outcomes[1].exit_code == 3
 
 
 def test_a_failure_stops_all_nodes() -> None:
     """The first failure anywhere is a stop for everybody."""
-    assert make_running(3).hear(2, failed(2), now=1.0) == STOPPED_BY_FAILURE
+    assert reasons(make_running(3).hear(2, failed(2), now=1.0)) == STOPPED_BY_FAILURE
 
 
 def test_the_run_is_stopped_once() -> None:
@@ -138,7 +146,10 @@ def test_failures_are_kept_in_order_of_arrival() -> None:
     coordinator = make_running(3)
     coordinator.hear(2, failed(2, "first"), now=1.0)
     coordinator.hear(1, failed(1, "second"), now=1.5)
-    assert [(now, outcome.message) for now, outcome in coordinator.failures] == [(1.0, "first"), (1.5, "second")]
+    assert [(now, outcome.message) for now, outcome in coordinator.attempt.failures] == [
+        (1.0, "first"),
+        (1.5, "second"),
+    ]
 
 
 def test_a_failed_run_is_over_when_its_nodes_have_ended() -> None:
@@ -153,20 +164,21 @@ def test_a_failed_run_is_over_when_its_nodes_have_ended() -> None:
 
 def test_cancel_stops_all_nodes() -> None:
     """A signal to one agent ends the run everywhere."""
-    assert make_running(2).hear(0, cancel(), now=1.0) == STOPPED_BY_CANCEL
+    assert reasons(make_running(2).hear(0, cancel(), now=1.0)) == STOPPED_BY_CANCEL
 
 
 def test_cancel_on_all_nodes_at_once_stops_them_once() -> None:
     """The signal that srun sends to every task counts as one, and kills nobody at once."""
     coordinator = make_running(3)
-    assert [coordinator.hear(rank, cancel(), now=1.0) for rank in (1, 0, 2)] == [STOPPED_BY_CANCEL, [], []]
+    told = [reasons(coordinator.hear(rank, cancel(), now=1.0)) for rank in (1, 0, 2)]
+    assert told == [STOPPED_BY_CANCEL, [], []]
 
 
 def test_cancel_twice_on_one_node_kills() -> None:
     """Who asks a second time does not want to wait."""
     coordinator = make_running(2)
     coordinator.hear(1, cancel("SIGINT"), now=1.0)
-    assert coordinator.hear(1, cancel("SIGINT"), now=2.0) == KILLED
+    assert reasons(coordinator.hear(1, cancel("SIGINT"), now=2.0)) == KILLED
 
 
 def test_cancel_is_known_by_its_first_signal() -> None:
@@ -190,7 +202,7 @@ def test_cancel_twice_after_a_failure_kills() -> None:
     coordinator = make_running(2)
     coordinator.hear(1, failed(1), now=1.0)
     coordinator.hear(0, cancel(), now=1.5)
-    assert coordinator.hear(0, cancel(), now=2.0) == KILLED
+    assert reasons(coordinator.hear(0, cancel(), now=2.0)) == KILLED
 
 
 def test_failure_after_a_cancel_leaves_the_run_cancelled() -> None:
@@ -205,9 +217,9 @@ def test_cancel_before_the_start_prevents_it() -> None:
     """Nodes that come after a cancel are not started."""
     coordinator = Coordinator(num_nodes=2)
     coordinator.join(0, "n0")
-    assert coordinator.hear(0, cancel(), now=1.0) == STOPPED_BY_CANCEL
+    assert reasons(coordinator.hear(0, cancel(), now=1.0)) == STOPPED_BY_CANCEL
     coordinator.join(1, "n1")
-    assert coordinator.start(START) == []
+    assert coordinator.start(START, now=0.0) == []
 
 
 def test_a_run_stopped_before_all_have_joined_waits_only_for_those_who_have() -> None:
@@ -226,9 +238,9 @@ def test_failure_before_the_start_stops_all_nodes() -> None:
     """A preload that fails while others are still coming stops the run, which then never starts."""
     coordinator = Coordinator(num_nodes=2)
     coordinator.join(0, "n0")
-    assert coordinator.hear(0, failed(0), now=1.0) == STOPPED_BY_FAILURE
+    assert reasons(coordinator.hear(0, failed(0), now=1.0)) == STOPPED_BY_FAILURE
     coordinator.join(1, "n1")
-    assert coordinator.start(START) == []
+    assert coordinator.start(START, now=0.0) == []
 
 
 def test_failure_of_the_run_as_a_whole_stops_all_nodes() -> None:
@@ -236,20 +248,20 @@ def test_failure_of_the_run_as_a_whole_stops_all_nodes() -> None:
     coordinator = Coordinator(num_nodes=2)
     coordinator.join(0, "n0")
     absent = Outcome(node_rank=1, host="n1", message="did not come", failure_class="rendezvous")
-    assert coordinator.fail(absent, now=9.0) == STOPPED_BY_FAILURE
-    assert coordinator.failures == [(9.0, absent)]
+    assert reasons(coordinator.fail(absent, now=9.0)) == STOPPED_BY_FAILURE
+    assert coordinator.attempt.failures == [(9.0, absent)]
 
 
 def test_a_lost_node_stops_the_others() -> None:
     """An agent whose connection closes before its end is a failure of its node."""
-    assert make_running(2).lose(1, now=1.0) == STOPPED_BY_FAILURE
+    assert reasons(make_running(2).lose(1, now=1.0)) == STOPPED_BY_FAILURE
 
 
 def test_a_lost_node_is_named() -> None:
     """The failure of a lost agent carries rank and host, and its own class."""
     coordinator = make_running(2)
     coordinator.lose(1, now=1.0)
-    _, lost = coordinator.failures[0]
+    _, lost = coordinator.attempt.failures[0]
     assert (lost.node_rank, lost.host, lost.global_rank, lost.failure_class) == (1, "n1", None, "lost_node")
 
 
@@ -266,7 +278,7 @@ def test_a_node_that_leaves_after_its_end_is_not_lost() -> None:
     coordinator = make_running(2)
     coordinator.hear(1, ended(1), now=1.0)
     assert coordinator.lose(1, now=1.1) == []
-    assert coordinator.failures == []
+    assert coordinator.attempt.failures == []
 
 
 def test_a_node_is_lost_once() -> None:
@@ -274,7 +286,7 @@ def test_a_node_is_lost_once() -> None:
     coordinator = make_running(3)
     coordinator.lose(1, now=1.0)
     coordinator.lose(1, now=1.1)
-    assert len(coordinator.failures) == 1
+    assert len(coordinator.attempt.failures) == 1
 
 
 def test_a_node_lost_before_the_start_stops_the_others() -> None:
@@ -282,7 +294,7 @@ def test_a_node_lost_before_the_start_stops_the_others() -> None:
     coordinator = Coordinator(num_nodes=3)
     coordinator.join(0, "n0")
     coordinator.join(1, "n1")
-    assert coordinator.lose(1, now=1.0) == STOPPED_BY_FAILURE
+    assert reasons(coordinator.lose(1, now=1.0)) == STOPPED_BY_FAILURE
 
 
 def test_all_remaining_nodes_lost_end_the_run() -> None:
@@ -300,3 +312,129 @@ def test_words_that_mean_nothing_change_nothing() -> None:
     coordinator = make_running(2)
     assert coordinator.hear(1, {"kind": "hm"}, now=1.0) == []
     assert not coordinator.is_over
+
+
+LOST_PEER = "Connection closed by peer [10.0.0.2]:1234"
+
+
+def test_a_lost_peer_is_given_time_to_speak_for_itself() -> None:
+    """A rank that has lost its peer stops nobody at once: the peer may still be cleaning up before it is heard."""
+    coordinator = make_running(2)
+    assert coordinator.hear(0, failed(0, LOST_PEER), now=1.0) == []
+    assert coordinator.stop_at == 1.0 + HOLD_S
+
+
+def test_the_peers_own_word_stops_all_at_once() -> None:
+    """What the lost peer says of itself ends the waiting, and is the cause."""
+    coordinator = make_running(2)
+    coordinator.hear(0, failed(0, LOST_PEER), now=1.0)
+    (stop,) = coordinator.hear(1, failed(1, "boom"), now=1.2)
+    assert stop["reason"] == "failure"
+    assert "boom" in stop["why"]
+
+
+def test_a_lost_peer_that_nobody_explains_stops_all() -> None:
+    """When no other word has come in time, the run is stopped."""
+    coordinator = make_running(2)
+    coordinator.hear(0, failed(0, LOST_PEER), now=1.0)
+    assert coordinator.tick(1.0 + HOLD_S / 2) == []
+    assert reasons(coordinator.tick(1.0 + HOLD_S)) == STOPPED_BY_FAILURE
+    assert coordinator.stop_at is None
+
+
+def fail_all(coordinator: Coordinator, *, now: float, message: str = "boom") -> None:
+    """Let node 1's worker fail and all nodes end."""
+    coordinator.hear(1, failed(1, message), now=now)
+    for rank in (0, 1):
+        coordinator.hear(rank, ended(rank, exit_code=1), now=now)
+
+
+def make_restartable(max_restarts: int) -> Coordinator:
+    """Return a running coordinator of two nodes that may start again."""
+    coordinator = Coordinator(num_nodes=2, max_restarts=max_restarts)
+    for rank in range(2):
+        coordinator.join(rank, f"n{rank}")
+    coordinator.start(START, now=0.0)
+    return coordinator
+
+
+def test_a_failed_attempt_is_followed_by_another() -> None:
+    """When all workers are gone, the next attempt is to be started, with a clean slate."""
+    coordinator = make_restartable(1)
+    fail_all(coordinator, now=100.0)
+    assert (coordinator.next_step, len(coordinator.attempts)) == (Step.start, 2)
+    assert coordinator.start({**START, "attempt": 1}, now=101.0)[0]["attempt"] == 1
+    assert (coordinator.attempt.failures, coordinator.next_step) == ([], Step.wait)
+
+
+def test_restarts_are_counted() -> None:
+    """A run is started again restart.max times and no more, and says so."""
+    coordinator = make_restartable(1)
+    fail_all(coordinator, now=100.0)
+    coordinator.start(START, now=101.0)
+    fail_all(coordinator, now=200.0)
+    assert coordinator.next_step is Step.finish
+    assert coordinator.gave_up == "restart.max=1 is used up"
+
+
+def test_a_failure_that_comes_back_at_once_ends_the_run() -> None:
+    """The same failure within seconds of the start, twice, would come in every attempt."""
+    coordinator = make_restartable(5)
+    fail_all(coordinator, now=2.0)
+    coordinator.start(START, now=3.0)
+    fail_all(coordinator, now=5.0)
+    assert coordinator.next_step is Step.finish
+    assert coordinator.gave_up is not None
+    assert "same failure" in coordinator.gave_up
+
+
+def test_another_failure_at_once_is_tried_again() -> None:
+    """Two different failures soon after the start say nothing about the next attempt."""
+    coordinator = make_restartable(5)
+    fail_all(coordinator, now=2.0, message="one")
+    coordinator.start(START, now=3.0)
+    fail_all(coordinator, now=5.0, message="other")
+    assert coordinator.next_step is Step.start
+
+
+def test_the_same_failure_late_is_tried_again() -> None:
+    """What comes after minutes of work is not what comes at once."""
+    coordinator = make_restartable(5)
+    fail_all(coordinator, now=200.0)
+    coordinator.start(START, now=201.0)
+    fail_all(coordinator, now=400.0)
+    assert coordinator.next_step is Step.start
+
+
+def test_a_lost_node_is_not_started_again() -> None:
+    """Without one of its nodes the run cannot go on in this allocation."""
+    coordinator = make_restartable(5)
+    coordinator.lose(1, now=100.0)
+    coordinator.hear(0, ended(0), now=100.1)
+    assert coordinator.next_step is Step.finish
+
+
+def test_a_cancelled_run_is_not_started_again() -> None:
+    """Who cancels does not want another attempt."""
+    coordinator = make_restartable(5)
+    coordinator.hear(0, cancel(), now=100.0)
+    for rank in (0, 1):
+        coordinator.hear(rank, ended(rank, exit_code=1), now=101.0)
+    assert coordinator.next_step is Step.finish
+
+
+def test_a_cancel_between_attempts_ends_the_run() -> None:
+    """No worker runs then, so nobody is waited for."""
+    coordinator = make_restartable(5)
+    fail_all(coordinator, now=100.0)
+    assert reasons(coordinator.hear(0, cancel(), now=100.5)) == STOPPED_BY_CANCEL
+    assert coordinator.next_step is Step.finish
+    assert coordinator.start(START, now=101.0) == []
+
+
+def test_the_slowest_node_gives_a_phase() -> None:
+    """A phase is reached when the last node has reached it."""
+    coordinator = make_running(2)
+    for rank, seconds in ((0, 1.5), (1, 0.5)):
+        coordinator.hear(rank, {"kind": "phase", "name": "preloaded", "seconds": seconds}, now=2.0)
+    assert coordinator.attempt.phases == {"preloaded": 1.5}

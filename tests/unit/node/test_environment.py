@@ -83,7 +83,9 @@ def make_step_env(environ: dict[str, str], plan: LaunchPlan | None = None) -> di
 
 def test_a_worker_gets_the_variables_of_torchrun() -> None:
     """Ranks, sizes, address, port and attempt stand under the names that torchrun gives them."""
-    env = make_worker_env(node=make_node(), run_id="run-1", local_rank=1, main_address="n1", main_port=1234, attempt=2)
+    env = make_worker_env(
+        node=make_node(), run_id="run-1", local_rank=1, main_address="n1", main_port=1234, attempt=2, max_restarts=3
+    )
     assert env == {
         "RANK": "3",
         "WORLD_SIZE": "4",
@@ -99,7 +101,7 @@ def test_a_worker_gets_the_variables_of_torchrun() -> None:
         "MASTER_PORT": "1234",
         "TORCHELASTIC_RUN_ID": "run-1-2",
         "TORCHELASTIC_RESTART_COUNT": "2",
-        "TORCHELASTIC_MAX_RESTARTS": "0",
+        "TORCHELASTIC_MAX_RESTARTS": "3",
     }
 
 

@@ -13,7 +13,8 @@ import pytest
 from hpc_multinode.context import NodeContext
 from hpc_multinode.errors import RendezvousError
 from hpc_multinode.node.coordinator import Coordinator
-from hpc_multinode.node.hub import Hub, Link, SocketLink, join_remote
+from hpc_multinode.node.hub import Hub
+from hpc_multinode.node.link import Link, SocketLink, join_remote
 from hpc_multinode.ports import find_free_port
 from hpc_multinode.report import Outcome
 
@@ -33,19 +34,34 @@ class Nodes:
     Args:
         num_nodes: Nodes of the run.
         start_error: What the hub gets instead of coordinates to start with.
+        heartbeat_s: Silence after which an agent counts as lost, in seconds.
     """
 
-    def __init__(self, num_nodes: int, *, start_error: RendezvousError | None = None) -> None:
+    def __init__(
+        self, num_nodes: int, *, start_error: RendezvousError | None = None, heartbeat_s: float = 60.0
+    ) -> None:
         self.num_nodes = num_nodes
         self.ports = (find_free_port(LOOPBACK), find_free_port(LOOPBACK))
         self.num_starts = 0
         self.coordinator = Coordinator(num_nodes=num_nodes)
+        self.told: list[str] = []
         self.broken: list[Exception] = []
-        self.hub = Hub(self.coordinator, make_start=self._make_start, finish=lambda: 7, on_broken=self.broken.append)
+        self.events: list[tuple[int | None, dict[str, Any]]] = []
+        self.hub = Hub(
+            self.coordinator,
+            make_start=self._make_start,
+            finish=self._finish,
+            heartbeat_s=heartbeat_s,
+            record=lambda rank, message: self.events.append((rank, message)),
+            on_broken=self.broken.append,
+        )
         self._start_error = start_error
         self._links: list[SocketLink] = []
 
-    def _make_start(self) -> dict[str, Any]:
+    async def _finish(self) -> int:
+        return 7
+
+    async def _make_start(self) -> dict[str, Any]:
         self.num_starts += 1
         if self._start_error is not None:
             raise self._start_error
@@ -74,7 +90,9 @@ class Nodes:
 
     async def join(self, node_rank: int, *, secret: bytes = SECRET, timeout_s: float = SOON_S) -> SocketLink:
         """Join as another node."""
-        link = await join_remote(self.context(node_rank), secret, address=LOOPBACK, timeout_s=timeout_s)
+        link = await join_remote(
+            self.context(node_rank), secret, address=LOOPBACK, timeout_s=timeout_s, tell=self.told.append
+        )
         self._links.append(link)
         return link
 
@@ -106,8 +124,11 @@ def hang_up(link: SocketLink) -> None:
 
 
 async def receive(link: Link) -> dict[str, Any] | None:
-    """Wait for one message, but not for ever."""
-    return await asyncio.wait_for(link.receive(), SOON_S)
+    """Wait for one message, but not for ever; of a stop only kind and reason."""
+    message = await asyncio.wait_for(link.receive(), SOON_S)
+    if message is not None and message["kind"] == "stop":
+        assert message.pop("why")
+    return message
 
 
 def run(history: Callable[[], Coroutine[None, None, None]]) -> None:
@@ -142,7 +163,7 @@ def test_nothing_starts_while_a_node_is_missing() -> None:
         async with open_nodes(3) as nodes:
             await nodes.listen()
             await nodes.join(1)
-            assert not nodes.coordinator.has_started
+            assert nodes.coordinator.attempt.started is None
             assert nodes.num_starts == 0
 
     run(history)
@@ -219,7 +240,9 @@ def test_a_node_that_hangs_up_stops_the_others() -> None:
             assert await receive(local) == await receive(staying) == {"kind": "start", **START}
             hang_up(leaving)
             assert await receive(local) == await receive(staying) == {"kind": "stop", "reason": "failure"}
-            assert [(lost.host, lost.failure_class) for _, lost in nodes.coordinator.failures] == [("n1", "lost_node")]
+            assert [(lost.host, lost.failure_class) for _, lost in nodes.coordinator.attempt.failures] == [
+                ("n1", "lost_node")
+            ]
 
     run(history)
 
@@ -292,11 +315,11 @@ def test_a_node_that_never_comes_is_named() -> None:
             await nodes.hub.watch_joining(nodes.context(0), timeout_s=0.1, tell=told.append)
             stop = {"kind": "stop", "reason": "failure"}
             assert await receive(local) == await receive(link) == stop
-            _, absent = nodes.coordinator.failures[0]
+            _, absent = nodes.coordinator.attempt.failures[0]
             assert (absent.node_rank, absent.host, absent.failure_class) == (2, "n2", "rendezvous")
-            for part in ("node 2 (n2)", LOOPBACK, *map(str, nodes.ports), "NCCL_SOCKET_IFNAME"):
+            for part in ("did not come within", LOOPBACK, *map(str, nodes.ports), "NCCL_SOCKET_IFNAME"):
                 assert part in str(absent.message)
-            assert "node 1" not in str(absent.message)
+            assert "nor did" not in str(absent.message)
 
     run(history)
 
@@ -324,7 +347,7 @@ def test_nobody_is_missed_when_all_have_come() -> None:
             told: list[str] = []
             await nodes.hub.watch_joining(nodes.context(0), timeout_s=0.1, tell=told.append)
             assert told == []
-            assert nodes.coordinator.failures == []
+            assert nodes.coordinator.attempt.failures == []
 
     run(history)
 
@@ -369,7 +392,7 @@ def test_a_start_that_cannot_be_made_ends_the_run() -> None:
             local, link = await nodes.listen(), await nodes.join(1)
             stop = {"kind": "stop", "reason": "failure"}
             assert await receive(local) == await receive(link) == stop
-            _, failure = nodes.coordinator.failures[0]
+            _, failure = nodes.coordinator.attempt.failures[0]
             assert failure.failure_class == "rendezvous"
             assert "main_port 80 busy on host n0" in str(failure.message)
 
@@ -398,7 +421,9 @@ def test_a_rank_outside_the_run_is_turned_away() -> None:
             await nodes.listen()
             wide = Nodes(5)
             wide.ports = nodes.ports
-            stranger = await join_remote(wide.context(4), SECRET, address=LOOPBACK, timeout_s=SOON_S)
+            stranger = await join_remote(
+                wide.context(4), SECRET, address=LOOPBACK, timeout_s=SOON_S, tell=nodes.told.append
+            )
             assert await receive(stranger) is None
             hang_up(stranger)
             assert nodes.coordinator.missing == (1,)
@@ -527,21 +552,149 @@ def test_no_coordinator_is_an_error_that_names_who_and_where() -> None:
             with pytest.raises(RendezvousError) as caught:
                 await nodes.join(1, timeout_s=0.1)
             assert "node 1 (n1)" in caught.value.what
-            assert all(part in caught.value.found for part in (LOOPBACK, *map(str, nodes.ports), "failed"))
+            assert all(part in caught.value.found for part in (LOOPBACK, *map(str, nodes.ports), "refused"))
 
     run(history)
 
 
+async def serve_nonsense(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Be a mail server."""
+    writer.write(b"220 mail.example.org ESMTP\r\n")
+    await reader.read()
+    writer.close()
+
+
 def test_a_stranger_instead_of_the_coordinator_is_told_as_such() -> None:
-    """An agent that meets only another run says that somebody answers who is not its coordinator."""
+    """An agent that meets only another program says that something else listens there."""
 
     async def history() -> None:
-        async with open_nodes(2) as theirs:
-            await theirs.listen()
-            theirs.ports = theirs.ports[:1]
+        async with open_nodes(2) as nodes:
+            nodes.ports = nodes.ports[:1]
+            server = await asyncio.start_server(serve_nonsense, LOOPBACK, nodes.ports[0])
             with pytest.raises(RendezvousError) as caught:
-                await theirs.join(1, secret=b"another", timeout_s=0.1)
-            assert f"port {theirs.ports[0]} answers, but is not this run's coordinator" in caught.value.found
+                await nodes.join(1, timeout_s=0.2)
+            assert f"port {nodes.ports[0]}: something else listens there" in caught.value.found
+            server.close()
+
+    run(history)
+
+
+def test_another_secret_is_told_at_once_and_at_the_end() -> None:
+    """Homes that are not shared are named long before the time is up, and the error says what to do."""
+
+    async def history() -> None:
+        async with open_nodes(2) as nodes:
+            await nodes.listen()
+            nodes.ports = nodes.ports[:1]
+            with pytest.raises(RendezvousError) as caught:
+                await nodes.join(1, secret=b"another", timeout_s=0.2)
+            assert "knows another secret" in caught.value.found
+            assert "XDG_STATE_HOME" in caught.value.fix
+            (told,) = nodes.told
+            assert "another secret" in told
+            assert (None, "stranger") in [(rank, event["kind"]) for rank, event in nodes.events]
+
+    run(history)
+
+
+def test_a_name_that_does_not_resolve_is_told_as_such() -> None:
+    """The error says that the name is the trouble, and how to give another."""
+
+    async def history() -> None:
+        async with open_nodes(2) as nodes:
+            with pytest.raises(RendezvousError) as caught:
+                await join_remote(
+                    nodes.context(1), SECRET, address="no-such-host.invalid", timeout_s=0.2, tell=nodes.told.append
+                )
+            assert "does not resolve" in caught.value.found
+            assert "launch.main_address" in caught.value.fix
+
+    run(history)
+
+
+def test_a_port_that_does_not_answer_is_told_as_such() -> None:
+    """A program that takes connections and is silent is no coordinator, and holds nobody for longer than the limit."""
+
+    async def history() -> None:
+        async with open_nodes(2) as nodes:
+            with socket.create_server((LOOPBACK, nodes.ports[0])):
+                nodes.ports = nodes.ports[:1]
+                began = time.monotonic()
+                with pytest.raises(RendezvousError):
+                    await nodes.join(1, timeout_s=0.2)
+                assert time.monotonic() - began < SOON_S
+
+    run(history)
+
+
+def test_a_node_whose_heartbeats_stop_is_lost() -> None:
+    """An agent that is connected and says nothing is lost, by name, when the time is up."""
+
+    async def history() -> None:
+        async with open_nodes(2, heartbeat_s=0.3) as nodes:
+            local = await nodes.listen()
+            await nodes.join(1)
+            assert await receive(local) == {"kind": "start", **START}
+            watching = asyncio.create_task(nodes.hub.watch_heartbeats())
+            assert await receive(local) == {"kind": "stop", "reason": "failure"}
+            watching.cancel()
+            _, lost = nodes.coordinator.attempt.failures[0]
+            assert (lost.host, lost.failure_class) == ("n1", "lost_node")
+            assert "no heartbeat" in str(lost.message)
+
+    run(history)
+
+
+def test_a_node_that_sends_heartbeats_is_not_lost() -> None:
+    """An agent that has nothing to say but that it is there stays, and hears the same of the coordinator."""
+
+    async def history() -> None:
+        async with open_nodes(2, heartbeat_s=0.3) as nodes:
+            await nodes.listen()
+            link = await nodes.join(1)
+            assert await receive(link) == {"kind": "start", **START}
+            watching = asyncio.create_task(nodes.hub.watch_heartbeats())
+            until = time.monotonic() + 1.0
+            while time.monotonic() < until:
+                link.send({"kind": "beat"})
+                assert await receive(link) == {"kind": "beat"}
+            watching.cancel()
+            assert nodes.coordinator.attempt.failures == []
+
+    run(history)
+
+
+def test_a_restart_starts_all_nodes_again() -> None:
+    """After a failure, when all workers are gone, every agent is told the next start."""
+
+    async def history() -> None:
+        async with open_nodes(2) as nodes:
+            nodes.coordinator._max_restarts = 1  # noqa: SLF001 - the rest of the run is the same
+            links = [await nodes.listen(), await nodes.join(1)]
+            assert [await receive(link) for link in links] == [{"kind": "start", **START}] * 2
+            links[1].send(fail(1))
+            assert [await receive(link) for link in links] == [{"kind": "stop", "reason": "failure"}] * 2
+            for link in links:
+                link.send(ENDED)
+            assert [await receive(link) for link in links] == [{"kind": "start", **START}] * 2
+            assert nodes.num_starts == 2
+
+    run(history)
+
+
+def test_more_strangers_than_there_is_room_for_are_dropped() -> None:
+    """Who has waited longest without a word goes first, and the run starts all the same."""
+
+    async def history() -> None:
+        async with open_nodes(2) as nodes:
+            local = await nodes.listen()
+            nodes.hub._max_strangers = 5  # noqa: SLF001 - thousands otherwise
+            strangers = [await asyncio.open_connection(LOOPBACK, nodes.ports[0]) for _ in range(20)]
+            await nodes.join(1)
+            assert await receive(local) == {"kind": "start", **START}
+            assert len(nodes.hub._strangers) <= 5  # noqa: SLF001
+            for _, writer in strangers:
+                writer.transport.abort()
 
     run(history)
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
+import threading
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 import pytest
@@ -23,9 +26,10 @@ def folder(tmp_path: Path) -> RunFolder:
     return folder
 
 
-def texts(folder: RunFolder) -> list[str]:
+def texts(journal: Journal, folder: RunFolder) -> list[str]:
     """Return the lines of node 1's log without their times."""
-    log = folder.node_log(0, 1).read_text()
+    journal.close()
+    log = folder.node_log(0, 1).read_text() if folder.node_log(0, 1).exists() else ""
     return [line.partition(" ")[2] for line in log.splitlines()]
 
 
@@ -35,7 +39,7 @@ def test_lines_are_kept_until_the_log_is_known(folder: RunFolder) -> None:
     journal.write("waiting for node 2")
     journal.open(folder, 0, 1)
     journal.write("started")
-    assert texts(folder) == ["waiting for node 2", "started"]
+    assert texts(journal, folder) == ["waiting for node 2", "started"]
 
 
 def test_nothing_is_written_twice(folder: RunFolder) -> None:
@@ -46,7 +50,7 @@ def test_nothing_is_written_twice(folder: RunFolder) -> None:
     assert folder.make_next_attempt() == 1
     journal.open(folder, 1, 1)
     journal.write("second")
-    assert texts(folder) == ["first"]
+    assert texts(journal, folder) == ["first"]
     assert folder.node_log(1, 1).read_text().endswith("second\n")
 
 
@@ -55,7 +59,7 @@ def test_each_line_is_written_at_once(folder: RunFolder) -> None:
     journal = Journal()
     journal.open(folder, 0, 1)
     journal.write("one")
-    assert texts(folder) == ["one"]
+    assert texts(journal, folder) == ["one"]
 
 
 def test_a_line_carries_the_time_with_its_zone(folder: RunFolder) -> None:
@@ -63,13 +67,16 @@ def test_a_line_carries_the_time_with_its_zone(folder: RunFolder) -> None:
     journal = Journal()
     journal.open(folder, 0, 1)
     journal.write("one")
+    journal.close()
     line = folder.node_log(0, 1).read_text()
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}[+-]\d\d:\d\d one\n", line)
 
 
 def test_the_log_is_private(folder: RunFolder) -> None:
     """Nobody else may read it."""
-    Journal().open(folder, 0, 1)
+    journal = Journal()
+    journal.open(folder, 0, 1)
+    journal.close()
     assert folder.node_log(0, 1).stat().st_mode & 0o777 == 0o600
 
 
@@ -79,7 +86,7 @@ def test_a_log_that_is_there_is_continued(folder: RunFolder) -> None:
     journal = Journal()
     journal.open(folder, 0, 1)
     journal.write("after")
-    assert texts(folder) == ["before", "after"]
+    assert texts(journal, folder) == ["before", "after"]
 
 
 def test_text_that_has_no_encoding_is_written_all_the_same(folder: RunFolder) -> None:
@@ -87,7 +94,7 @@ def test_text_that_has_no_encoding_is_written_all_the_same(folder: RunFolder) ->
     journal = Journal()
     journal.open(folder, 0, 1)
     journal.write("failed: no such file: data-\udcff.bin")
-    assert texts(folder)[0].startswith("failed: no such file: data-")
+    assert texts(journal, folder)[0].startswith("failed: no such file: data-")
 
 
 def test_text_that_has_no_encoding_is_kept_all_the_same(folder: RunFolder) -> None:
@@ -95,7 +102,7 @@ def test_text_that_has_no_encoding_is_kept_all_the_same(folder: RunFolder) -> No
     journal = Journal()
     journal.write("failed: data-\udcff.bin")
     journal.open(folder, 0, 1)
-    assert texts(folder)[0].startswith("failed: data-")
+    assert texts(journal, folder)[0].startswith("failed: data-")
 
 
 def test_further_lines_are_set_in(folder: RunFolder) -> None:
@@ -103,6 +110,7 @@ def test_further_lines_are_set_in(folder: RunFolder) -> None:
     journal = Journal()
     journal.open(folder, 0, 1)
     journal.write("failed: first\nsecond")
+    journal.close()
     log = folder.node_log(0, 1).read_text()
     first, second = log.splitlines()
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\S+ failed: first", first)
@@ -153,3 +161,34 @@ def test_a_line_of_ten_megabytes_is_cut(tmp_path: Path) -> None:
     (tmp_path / "log").write_text("x" * 10_000_000)
     (line,) = read_tail(str(tmp_path / "log"))
     assert 0 < len(line) <= 1_000
+
+
+def test_events_are_json_lines_with_their_time(folder: RunFolder) -> None:
+    """Node 0 notes what happens, one object a line."""
+    journal = Journal()
+    journal.open(folder, 0, 0, has_events=True)
+    journal.record("joined", node_rank=1, host="n1")
+    journal.close()
+    (line,) = folder.events(0).read_text().splitlines()
+    event = json.loads(line)
+    assert datetime.fromisoformat(event.pop("time")).tzinfo is not None
+    assert event == {"kind": "joined", "node_rank": 1, "host": "n1"}
+
+
+def test_a_file_system_that_hangs_holds_up_nobody(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever writes goes on at once; the thread alone waits."""
+    released = threading.Event()
+    monkeypatch.setattr(RunFolder, "open_append", lambda *_: released.wait(60))
+    journal = Journal()
+    journal.open(folder, 0, 1)
+    journal.write("one")
+    assert not released.is_set()
+    released.set()
+
+
+def test_what_people_wait_for_is_on_stderr_too(folder: RunFolder, capfd: pytest.CaptureFixture[str]) -> None:
+    """Before there is a log, and after it, they see it where the agent's output goes."""
+    journal = Journal()
+    journal.tell("waiting for node 3")
+    assert texts(journal, folder) == []
+    assert capfd.readouterr().err == "waiting for node 3\n"

@@ -22,16 +22,15 @@ class History:
 
     def __init__(self, num_workers: int = 2) -> None:
         self.signals: list[str] = []
-        self.supervisor = Supervisor(
-            node_rank=1, host="n1", signal_workers=self.signals.append, read_tail=lambda log: (f"tail of {log}",)
-        )
+        self.supervisor = Supervisor(node_rank=1, host="n1", signal_workers=self.signals.append)
         if num_workers:
             self.supervisor.start([make_spec(rank) for rank in range(num_workers)])
             self.supervisor.note_pids({rank: 100 + rank for rank in range(num_workers)})
 
     def exit(self, rank: int, *, code: int | None = None, signal: str | None = None) -> Outcome | None:
         """Tell that a worker's process has ended."""
-        return self.supervisor.note_exit(rank, exit_code=code, signal=signal)
+        tail = (f"tail of {self.supervisor.log_of(rank)}",)
+        return self.supervisor.note_exit(rank, exit_code=code, signal=signal, tail=tail)
 
     def stop(self, now: float, grace_s: float) -> None:
         """Stop the workers as the agent does, which looks at the clock at once."""
@@ -126,10 +125,10 @@ def test_the_end_of_a_log_is_cut_to_its_last_lines() -> None:
         node_rank=1,
         host="n1",
         signal_workers=lambda _: None,
-        read_tail=lambda _: tuple(str(number) for number in range(100)),
     )
     supervisor.start([make_spec(0)])
-    outcome = supervisor.note_exit(0, exit_code=1, signal=None)
+    tail = tuple(str(number) for number in range(100))
+    outcome = supervisor.note_exit(0, exit_code=1, signal=None, tail=tail)
     assert outcome is not None
     assert outcome.last_lines == tuple(str(number) for number in range(80, 100))
 
@@ -309,11 +308,11 @@ def test_a_worker_that_ends_well_on_sigterm_has_not_failed() -> None:
 
 
 def test_an_error_during_the_stop_is_a_failure_of_its_own() -> None:
-    """A worker that raises while it is stopped, as when its peer vanished, is told as failed when it ends."""
+    """A worker that raises while it is stopped, as when its peer vanished, is told as failed at once."""
     history = History()
     history.stop(10.0, grace_s=5.0)
-    assert history.supervisor.hear(1, failed("RuntimeError", "Connection reset by peer")) is None
-    outcome = history.exit(1, code=1)
+    outcome = history.supervisor.hear(1, failed("RuntimeError", "Connection reset by peer"))
+    assert history.exit(1, code=1) is None
     assert outcome is not None
     assert (outcome.exception, outcome.is_failure) == ("RuntimeError", True)
 

@@ -41,7 +41,9 @@ class History:
         self.coordinator = Coordinator(num_nodes=NUM_NODES)
         for rank in range(NUM_NODES):
             self.coordinator.join(rank, f"n{rank}")
-        self.coordinator.start({"main_address": "n0", "main_port": 1234, "attempt": 0})
+        self.coordinator.start({"main_address": "n0", "main_port": 1234, "attempt": 0}, now=0.0)
+        self.coordinator.attempt.number = 2
+        self.coordinator.attempt.phases["joined"] = 0.1
 
     def fail(self, outcome: Outcome, *, now: float = 1.0) -> History:
         """A worker's failure is told."""
@@ -80,9 +82,7 @@ class History:
             make_plan(Config(nodes=NUM_NODES), facts=facts, target=None),
             node,
             self.coordinator,
-            attempt=2,
-            started=STARTED,
-            phases={"joined": 0.1},
+            began=[STARTED],
         )
 
 

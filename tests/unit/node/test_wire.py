@@ -8,8 +8,21 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from hpc_multinode.node.wire import MAX_LINE, HandshakeError, knock, read_message, welcome, write_message
+from hpc_multinode.node.wire import (
+    MAX_HELLO,
+    MAX_LINE,
+    HandshakeError,
+    LineReader,
+    WrongSecretError,
+    encode,
+    knock,
+    read_message,
+    welcome,
+    write_line,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -17,7 +30,7 @@ if TYPE_CHECKING:
 SECRET = b"the run's secret"
 HELLO = {"node_rank": 1, "host": "n1"}
 
-Line = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+Line = tuple[LineReader, asyncio.StreamWriter]
 
 # What is no JSON object, whatever a program on our port may say.
 GARBAGE = [
@@ -37,13 +50,14 @@ GARBAGE_IDS = [repr(line[:12]) for line in GARBAGE]
 
 
 @asynccontextmanager
-async def connect(limit: int = MAX_LINE) -> AsyncIterator[tuple[Line, Line]]:
+async def connect() -> AsyncIterator[tuple[Line, Line]]:
     """Yield the two ends of one connection: the coordinator's and the agent's."""
     arrived: asyncio.Future[Line] = asyncio.get_running_loop().create_future()
     server = await asyncio.start_server(
-        lambda reader, writer: arrived.set_result((reader, writer)), "127.0.0.1", 0, limit=limit
+        lambda reader, writer: arrived.set_result((LineReader(reader), writer)), "127.0.0.1", 0, limit=MAX_HELLO
     )
-    agent = await asyncio.open_connection("127.0.0.1", server.sockets[0].getsockname()[1], limit=limit)
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.sockets[0].getsockname()[1])
+    agent = LineReader(reader), writer
     coordinator = await arrived
     try:
         yield coordinator, agent
@@ -56,7 +70,7 @@ async def connect(limit: int = MAX_LINE) -> AsyncIterator[tuple[Line, Line]]:
 
 async def read_json(line: Line) -> dict[str, Any]:
     """Read one JSON line as a stranger would."""
-    found = json.loads(await line[0].readline())
+    found = json.loads(await line[0].read(MAX_LINE))
     assert isinstance(found, dict)
     return found
 
@@ -75,9 +89,9 @@ async def knock_at_line(line: bytes) -> None:
         await knock(*agent, SECRET, HELLO)
 
 
-async def read_line(line: bytes, *, hangs_up: bool = False, limit: int = MAX_LINE) -> dict[str, Any] | None:
+async def read_line(line: bytes, *, hangs_up: bool = False) -> dict[str, Any] | None:
     """Return what is read where an agent, already let in, sends a line."""
-    async with connect(limit) as (coordinator, agent):
+    async with connect() as (coordinator, agent):
         agent[1].write(line)
         if hangs_up:
             agent[1].close()
@@ -152,7 +166,7 @@ def test_a_replayed_handshake_fails() -> None:
             async with connect() as (relay, victim):
                 knocking = asyncio.create_task(knock(*victim, SECRET, HELLO))
                 relay[1].write(json.dumps(relayed).encode() + b"\n")
-                overheard = await relay[0].readline()
+                overheard = await relay[0].read(MAX_LINE)
                 agent[1].write(overheard)
                 assert await welcoming == HELLO  # it is a good one the first time
                 knocking.cancel()
@@ -169,7 +183,7 @@ def test_a_changed_hello_fails() -> None:
     async def run() -> None:
         async with connect() as (coordinator, agent), connect() as (relay, victim):
             welcoming = asyncio.create_task(welcome(*coordinator, SECRET))
-            relay[1].write(await agent[0].readline())
+            relay[1].write(await agent[0].read(MAX_LINE))
             knocking = asyncio.create_task(knock(*victim, SECRET, HELLO))
             said = await read_json(relay)
             agent[1].write(json.dumps({**said, "hello": {**HELLO, "node_rank": 2}}).encode() + b"\n")
@@ -286,7 +300,7 @@ def test_a_message_arrives_as_it_was_sent() -> None:
 
     async def run() -> dict[str, Any] | None:
         async with connect() as (coordinator, agent):
-            write_message(agent[1], message)
+            write_line(agent[1], encode(message))
             return await read_message(coordinator[0])
 
     assert asyncio.run(run()) == message
@@ -297,8 +311,8 @@ def test_messages_arrive_in_order() -> None:
 
     async def run() -> list[dict[str, Any] | None]:
         async with connect() as (coordinator, agent):
-            write_message(agent[1], {"kind": "a"})
-            write_message(agent[1], {"kind": "b"})
+            write_line(agent[1], encode({"kind": "a"}))
+            write_line(agent[1], encode({"kind": "b"}))
             return [await read_message(coordinator[0]), await read_message(coordinator[0])]
 
     assert asyncio.run(run()) == [{"kind": "a"}, {"kind": "b"}]
@@ -309,7 +323,7 @@ def test_a_message_of_a_megabyte_arrives() -> None:
 
     async def run() -> dict[str, Any] | None:
         async with connect() as (coordinator, agent):
-            write_message(agent[1], {"kind": "ended", "text": "x" * 1_000_000})
+            write_line(agent[1], encode({"kind": "ended", "text": "x" * 1_000_000}))
             return await read_message(coordinator[0])
 
     found = asyncio.run(run())
@@ -325,7 +339,7 @@ def test_what_is_no_message_ends_the_line(line: bytes) -> None:
 
 def test_a_message_over_the_limit_ends_the_line() -> None:
     """A line longer than the limit is not gathered in memory: the connection counts as gone."""
-    assert asyncio.run(read_line(b'{"kind": "' + b"x" * 10_000 + b'"}\n', limit=1_000)) is None
+    assert asyncio.run(read_line(b'{"kind": "' + b"x" * (MAX_LINE + 10) + b'"}\n')) is None
 
 
 def test_half_a_message_is_none() -> None:
@@ -344,7 +358,51 @@ def test_writing_to_a_closed_connection_is_harmless() -> None:
     async def run() -> bool:
         async with connect() as (_, agent):
             agent[1].close()
-            write_message(agent[1], {"kind": "stop"})
+            write_line(agent[1], encode({"kind": "stop"}))
             return agent[1].is_closing()
 
     assert asyncio.run(run())
+
+
+def test_an_agent_with_another_secret_is_told_so() -> None:
+    """Homes that are not shared give other secrets: that is no stranger, and people are to hear of it."""
+
+    async def run() -> None:
+        async with connect() as (coordinator, agent):
+            welcoming = asyncio.create_task(welcome(*coordinator, SECRET))
+            try:
+                await knock(*agent, b"another secret", HELLO)
+            finally:
+                await asyncio.wait([welcoming])
+                assert isinstance(welcoming.exception(), WrongSecretError)
+
+    with pytest.raises(WrongSecretError):
+        asyncio.run(run())
+
+
+def test_little_is_kept_of_a_stranger_that_floods() -> None:
+    """Who sends megabytes before the handshake is refused after the first few kilobytes."""
+
+    async def run() -> int:
+        async with connect() as (coordinator, agent):
+            agent[1].write(b"x" * (16 << 20))
+            with pytest.raises(HandshakeError):
+                await welcome(*coordinator, SECRET)
+            return len(coordinator[0]._reader._buffer)  # type: ignore[attr-defined] # noqa: SLF001 - what is kept
+
+    assert asyncio.run(run()) < 1 << 20
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.binary(max_size=6_000))
+def test_no_bytes_get_in(said: bytes) -> None:
+    """Whatever a stranger sends, it is a handshake that failed and nothing else."""
+
+    async def run() -> None:
+        async with connect() as (coordinator, agent):
+            agent[1].write(said)
+            agent[1].close()
+            await welcome(*coordinator, SECRET)
+
+    with pytest.raises(HandshakeError):
+        asyncio.run(run())

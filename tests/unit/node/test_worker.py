@@ -208,7 +208,7 @@ def test_a_work_may_end_itself_badly(tmp_path: Path, end: str, code: int) -> Non
     """The process ends with the work's own code, never with 0, and the report names the same code."""
     found, said = run(tmp_path, end)
     failure = find_failure(said)
-    supervisor = Supervisor(node_rank=0, host="n1", signal_workers=lambda _: None, read_tail=lambda _: ())
+    supervisor = Supervisor(node_rank=0, host="n1", signal_workers=lambda _: None)
     supervisor.start([make_spec(tmp_path)])
     told = supervisor.hear(1, failure)
     assert told is not None
