@@ -91,6 +91,11 @@ class Hub:
         self._done: Message | None = None
         self._step: asyncio.Task[None] | None = None
 
+    @property
+    def num_remote(self) -> int:
+        """How many agents of other nodes are connected now."""
+        return len(self._writers)
+
     async def listen(self, node: NodeContext, secret: bytes, *, bind_host: str | None) -> None:
         """Listen on the first candidate that is free.
 
@@ -183,6 +188,8 @@ class Hub:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, secret: bytes) -> None:
         try:
             await self._let_in(LineReader(reader), writer, secret)
+        except asyncio.CancelledError:  # the loop ends; before Python 3.12 the server would print a traceback of it
+            writer.transport.abort()
         except Exception as error:  # noqa: BLE001 - the server would only log it
             self._on_broken(error)
 

@@ -164,6 +164,48 @@ def test_killed_main_agent_ends_the_run_with_a_report(launcher: Launcher) -> Non
     assert find_processes(str(run_dir)) == []
 
 
+def test_silent_agent_is_lost_and_named(launcher: Launcher) -> None:
+    """An agent that stands still is lost after the heartbeat's timeout; when it goes on, it ends by itself."""
+    words = launcher.plain_words("ends.py:sleep", "launch.heartbeat_timeout_s=1")
+    process = launcher.start(*words)
+    (run_dir,) = _wait_for_logs(launcher.cwd, ranks=4)
+    agent = _find_agent(run_dir, node_rank=1)
+    os.kill(agent, signal.SIGSTOP)
+    try:
+        wait_until((run_dir / "report.json").exists, what="the report")
+    finally:
+        os.kill(agent, signal.SIGCONT)
+    ended = launcher.finish(process)
+    assert (ended.code, ended.report["state"]) == (1, "NODE_FAIL")
+    assert "no heartbeat for 1 s" in ended.out
+    assert find_processes(str(run_dir)) == []
+
+
+def test_restart_goes_on_in_the_same_folder(launcher: Launcher) -> None:
+    """After a failure the next attempt runs with logs of its own, and the attempts are in the report."""
+    ended = launcher.plain("ends.py:fail_at_first", "restart.max=2")
+    assert ended.code == 0, ended.out
+    assert [one["ended_by"] for one in ended.report["attempts"]] == ["failure", "failure", "success"]
+    assert "note: all workers were started again 2 times" in ended.out
+    assert sorted(path.name for path in ended.run_dir.glob("attempt-*")) == ["attempt-0", "attempt-1", "attempt-2"]
+
+
+def test_failure_that_comes_back_at_once_is_not_tried_for_ever(launcher: Launcher) -> None:
+    """The same failure within seconds of the start, twice, ends the run and says why."""
+    ended = launcher.plain("ends.py:raise_on_1", "restart.max=9")
+    assert ended.code == 1
+    assert len(ended.report["attempts"]) == 2
+    assert "not started again: the same failure came twice" in ended.out
+
+
+def test_children_of_a_failed_attempt_are_gone_before_the_next(launcher: Launcher) -> None:
+    """What a worker leaves behind does not meet the next attempt."""
+    mark = uuid.uuid4().int % 10**9
+    ended = launcher.plain("ends.py:leave_children_at_first", f"work.kwargs.mark={mark}", "restart.max=1", "nodes=1")
+    assert ended.code == 0, ended.out
+    assert set(ended.lines(0)) == {"left: 0"}
+
+
 def test_preload_that_fails_ends_the_run(launcher: Launcher) -> None:
     """A module to preload that breaks on the nodes is the root cause, with its traceback."""
     (launcher.cwd / "breaks.py").write_text("raise OSError('no libcuda here')\n")

@@ -20,6 +20,21 @@ def raise_everywhere():
     raise KeyError("everywhere")
 
 
+def fail_at_first(attempt, global_rank):
+    if attempt < 2 and global_rank == 1:
+        raise ValueError(f"not yet: {attempt}")
+    time.sleep(0.5)
+
+
+def leave_children_at_first(mark, attempt):
+    if attempt == 0:
+        subprocess.Popen(["setsid", "sleep", f"{LONG}.{mark}"])
+        time.sleep(0.5)
+        raise ValueError("children left")
+    left = subprocess.run(["pgrep", "-f", f"sleep {LONG}[.]{mark}"], capture_output=True, text=True).stdout.split()
+    print("left:", len(left))
+
+
 def exit_with(code, global_rank):
     if global_rank == 1:
         sys.exit(code)

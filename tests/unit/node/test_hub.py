@@ -682,6 +682,24 @@ def test_a_restart_starts_all_nodes_again() -> None:
     run(history)
 
 
+def test_a_stranger_at_the_end_of_the_loop_is_no_fault() -> None:
+    """A program that is still connected, and has said nothing, when the agent ends makes no noise."""
+    faults: list[dict[str, Any]] = []
+
+    async def history() -> socket.socket:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: faults.append(context))
+        nodes = Nodes(2)
+        await nodes.listen()
+        stranger = socket.create_connection((LOOPBACK, nodes.ports[0]))
+        while not nodes.hub._strangers:  # noqa: SLF001 - until it is there
+            await asyncio.sleep(0.01)
+        nodes.hub.hang_up()
+        return stranger
+
+    asyncio.run(history()).close()
+    assert faults == []
+
+
 def test_more_strangers_than_there_is_room_for_are_dropped() -> None:
     """Who has waited longest without a word goes first, and the run starts all the same."""
 

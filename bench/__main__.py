@@ -1,0 +1,25 @@
+"""Print figures, one line each: ``python -m bench [NAME ...]``."""
+
+from __future__ import annotations
+
+import sys
+
+from bench import coordinator
+
+_BENCHES = {"coordinator": coordinator.measure}
+
+
+def main() -> None:
+    """Run the benches that are named, or all."""
+    names = sys.argv[1:] or list(_BENCHES)
+    unknown = [name for name in names if name not in _BENCHES]
+    if unknown:
+        sys.exit(f"no bench {unknown[0]}; there are {', '.join(_BENCHES)}")
+    for name in names:
+        print(f"{name}: medians (least to most)")
+        for line in _BENCHES[name]():
+            figures = ", ".join(f"{key} {value}" for key, value in line.items() if key != "what")
+            print(f"  {line['what']}: {figures}")
+
+
+main()
