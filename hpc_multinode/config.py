@@ -29,6 +29,8 @@ class StartMethod(Enum):
 
     forkserver = "forkserver"
     spawn = "spawn"
+    # Forked before anything is imported: slow, and only good for finding out what a preload does.
+    fork = "fork"
 
 
 @dataclass
@@ -105,6 +107,8 @@ class StrategyConfig:
     backend: str | None = None
     # Time limit of the process group's operations in seconds; null: torch's own.
     timeout_s: float | None = None
+    # For a Fabric whose code never calls launch(): it launches itself, as under "fabric run".
+    fabric_cli: bool = False
 
 
 @dataclass
@@ -120,6 +124,8 @@ class LaunchConfig:
     # Silence after which a node counts as lost, in seconds.
     heartbeat_timeout_s: float = 60.0
     start_method: StartMethod = StartMethod.forkserver
+    # Each worker gets CPUs of its own, near its GPU, where the job's CPUs are its own.
+    cpu_bind: bool = False
     # More modules to import once a node, before the workers are forked.
     preload: list[str] = field(default_factory=list)
 

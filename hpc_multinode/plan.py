@@ -78,6 +78,7 @@ class StrategyPlan:
     is_script: bool
     backend: str | None
     timeout_s: float | None
+    fabric_cli: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +109,8 @@ class LaunchPlan:
         join_timeout_s: How long nodes wait for each other, in seconds.
         heartbeat_timeout_s: Silence after which an agent counts as lost, in seconds.
         max_restarts: How often all workers are started again after a failure. Count.
-        start_method: ``forkserver`` or ``spawn``.
+        start_method: ``forkserver``, ``spawn`` or ``fork``.
+        has_bound_cpus: Each worker gets CPUs of its own.
         grace_s: From SIGTERM to SIGKILL on a cancel, in seconds.
         kill_s: From SIGTERM to SIGKILL after a failure, in seconds.
         user: Who submitted.
@@ -140,6 +142,7 @@ class LaunchPlan:
     heartbeat_timeout_s: float
     max_restarts: int
     start_method: str
+    has_bound_cpus: bool
     grace_s: float
     kill_s: float
     user: str

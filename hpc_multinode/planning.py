@@ -99,6 +99,7 @@ def make_plan(
         heartbeat_timeout_s=config.launch.heartbeat_timeout_s,
         max_restarts=config.restart.max,
         start_method=config.launch.start_method.value,
+        has_bound_cpus=config.launch.cpu_bind,
         grace_s=config.stop.grace_s,
         kill_s=config.stop.kill_s,
         user=facts.user,
@@ -111,6 +112,7 @@ def make_plan(
             is_script=config.strategy.is_script,
             backend=config.strategy.backend,
             timeout_s=config.strategy.timeout_s,
+            fabric_cli=config.strategy.fabric_cli,
         ),
     )
 

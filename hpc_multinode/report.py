@@ -11,6 +11,7 @@ import signal
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from hpc_multinode.advice import advise
 from hpc_multinode.errors import EXIT_FAILED, EXIT_USAGE
 from hpc_multinode.logs import TRACEBACK_HEADER
 
@@ -49,7 +50,7 @@ class Outcome:
         log: Absolute path of its log.
         last_lines: The traceback, else the end of its log.
         is_stopped: It ended because we stopped it.
-        failure_class: What a failed agent failed of; None for a worker, whose own fields tell.
+        failure_class: What it failed of, where its other fields do not tell.
     """
 
     node_rank: int
@@ -90,7 +91,7 @@ class Report:
         run: The run's id.
         run_dir: Absolute run folder.
         job_id: Slurm's job id, or None on this machine.
-        state: Slurm's word: ``COMPLETED``, ``FAILED``, ``CANCELLED``, ``NODE_FAIL``.
+        state: Slurm's word: ``COMPLETED``, ``FAILED``, ``CANCELLED``, ``NODE_FAIL``, ``OUT_OF_MEMORY``.
         exit_code: The run's exit code.
         failure_class: What kind of failure, or None.
         world_size: Workers of the run.
@@ -219,7 +220,7 @@ def render_report(
     if cause.log:
         lines.append(f"  log:  {shorten(cause.log)}")
     lines += notes
-    lines.append(f"  next: {_advise(report, cause)}")
+    lines.append(f"  next: {advise(cause, report.failure_class)}")
     return "\n".join(lines)
 
 
@@ -236,7 +237,8 @@ def describe(outcome: Outcome) -> str:
     if outcome.exception is not None:
         first = (outcome.message or "").strip().splitlines()[:1]
         return f"{who} raised {outcome.exception}" + (f": {first[0][:_MAX_MESSAGE]}" if first else "")
-    return f"{who} was killed by {outcome.signal}"
+    because = ": the job's memory ran out" if outcome.failure_class == "out_of_memory" else ""
+    return f"{who} was killed by {outcome.signal}{because}"
 
 
 def format_duration(seconds: float) -> str:
@@ -261,30 +263,6 @@ def _phase_text(report: Report) -> str:
     phases = report.attempts[-1].get("phases", {}) if report.attempts else {}
     ready = phases.get("process_group")
     return f", ready after {ready:.1f} s" if ready is not None else ""
-
-
-def _advise(report: Report, cause: Outcome) -> str:
-    is_ours = report.failure_class in ("rendezvous", "usage") or cause.exception in ("WorkError", "ConfigError")
-    advice = (
-        (
-            report.failure_class == "lost_node",
-            "look at the node, and at submitit/ and the agents' logs in the run folder",
-        ),
-        (
-            "process group has not been initialized" in (cause.message or ""),
-            "strategy=pytorch_spawn makes the process group before the work is called; base and lite do not",
-        ),
-        (is_ours or cause.global_rank is None, "mend what is named above, then start the run again"),
-        (
-            cause.signal == "SIGKILL",
-            "SIGKILL often means that memory ran out: ask for more, or lower the batch size, then start again",
-        ),
-        (
-            cause.exception is None and cause.signal is None,
-            "the work ended itself with this code; its log says why",
-        ),
-    )
-    return next((text for holds, text in advice if holds), "mend the work, then start it again")
 
 
 def _count(number: int, noun: str) -> str:

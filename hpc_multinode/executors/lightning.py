@@ -6,7 +6,10 @@ on top of that, have variables of their own, so code that names neither gets the
 
 from __future__ import annotations
 
+import ast
 import os
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from hpc_multinode.executors.base import RunWorkExecutor
@@ -24,6 +27,27 @@ class _WorldFromVariables(RunWorkExecutor):
         os.environ[f"{self.prefix}_DEVICES"] = str(context.local_world_size)
 
 
+def _tell_of_other_counts(context: WorkerContext) -> None:
+    """Say once in the log where a Fabric is built with counts that the run's own ones override."""
+    try:
+        tree = ast.parse(Path(sys.argv[0]).read_bytes())
+    except (OSError, SyntaxError, ValueError):  # no file of its own; what is wrong with it, its import tells
+        return
+    ours = {"num_nodes": context.num_nodes, "devices": context.local_world_size}
+    for call in ast.walk(tree):
+        if not (
+            isinstance(call, ast.Call) and ast.unparse(call.func).rpartition(".")[2] in ("Fabric", "LightningLite")
+        ):
+            continue
+        for keyword in call.keywords:
+            value = getattr(keyword.value, "value", None)
+            if isinstance(value, int) and keyword.arg in ours and value != ours[keyword.arg]:
+                print(  # noqa: T201 - the log is our stdout
+                    f"hpc_multinode: {sys.argv[0]}:{call.lineno} asks for {keyword.arg}={value}; "
+                    f"the run has {keyword.arg}={ours[keyword.arg]}, and that counts"
+                )
+
+
 class LiteExecutor(_WorldFromVariables):
     """For code that builds a ``lightning.fabric.Fabric``.
 
@@ -32,6 +56,14 @@ class LiteExecutor(_WorldFromVariables):
     """
 
     prefix = "LT"
+
+    def setup(self, context: WorkerContext) -> None:
+        """Set the counts, and say where the code asks for others; with ``fabric_cli`` a Fabric launches itself."""
+        super().setup(context)
+        if self.options.fabric_cli:
+            os.environ["LT_CLI_USED"] = "1"
+        if context.global_rank == 0:
+            _tell_of_other_counts(context)
 
 
 class LightningExecutor(_WorldFromVariables):

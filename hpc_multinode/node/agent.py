@@ -14,17 +14,20 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hpc_multinode.errors import EXIT_FAILED, MultiNodeError
+from hpc_multinode.node.affinity import find_near_cpus, find_own_cpus, share_cpus
 from hpc_multinode.node.environment import make_node_env, make_worker_env
 from hpc_multinode.node.heartbeat import Heartbeat, make_silence
 from hpc_multinode.node.host import Host
 from hpc_multinode.node.journal import Journal, read_tail
 from hpc_multinode.node.link import Link, join_remote
 from hpc_multinode.node.local import LOOPBACK
+from hpc_multinode.node.memory import count_oom_kills
 from hpc_multinode.node.spec import WorkerSpec
 from hpc_multinode.node.supervisor import Supervisor
 from hpc_multinode.node.surroundings import wait_for_launcher_end, wait_for_lost_sibling
 from hpc_multinode.node.workers import Workers
 from hpc_multinode.report import Outcome
+from hpc_multinode.slurm.environment import parse_cpus_on_node
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
@@ -79,6 +82,7 @@ class Agent:
         self._workers: Workers | None = None
         self._attempt = 0
         self._exit_code = 0
+        self._num_oom_kills = 0
         self._num_ready = 0
         self._num_signals = 0
         self._has_preloaded = False
@@ -336,7 +340,11 @@ class Agent:
     async def _on_exited(self, event: dict[str, Any]) -> None:
         local_rank, exit_code, name = event["local_rank"], event["exit_code"], event["signal"]
         tail = await self._read_tail(local_rank) if exit_code != 0 else ()
-        failure = self._supervisor.note_exit(local_rank, exit_code=exit_code, signal=name, tail=tail)
+        # The kernel kills the process that it deems the largest, which may be a child of the worker.
+        is_out_of_memory = exit_code != 0 and count_oom_kills() > self._num_oom_kills
+        failure = self._supervisor.note_exit(
+            local_rank, exit_code=exit_code, signal=name, tail=tail, is_out_of_memory=is_out_of_memory
+        )
         if failure is not None:
             self._fail(failure)
 
@@ -366,12 +374,28 @@ class Agent:
         if self._pending is None or not self._has_preloaded or self._is_stopped:
             return
         start, self._pending = self._pending, None
-        specs = [self._make_spec(local_rank, start) for local_rank in range(self._node.local_world_size)]
+        shares = self._share_cpus()
+        specs = [self._make_spec(local_rank, start, cpus=cpus) for local_rank, cpus in enumerate(shares)]
+        self._num_oom_kills = count_oom_kills()
         self._supervisor.start(specs)
         assert self._workers is not None  # noqa: S101 - launched before any event comes
         self._workers.start(specs)
 
-    def _make_spec(self, local_rank: int, start: dict[str, Any]) -> WorkerSpec:
+    def _share_cpus(self) -> tuple[tuple[int, ...], ...]:
+        node = self._node
+        nobody = ((),) * node.local_world_size
+        if not self._plan.has_bound_cpus:
+            return nobody
+        cpus = find_own_cpus(parse_cpus_on_node(os.environ) if self._plan.mode != "local" else None)
+        if self._plan.mode == "local":  # nodes side by side
+            cpus = share_cpus(cpus, ((),) * node.num_nodes)[node.node_rank]
+        if not cpus:
+            self._journal.write("launch.cpu_bind: the CPUs of this job are not its own, or too few; nothing is bound")
+            return nobody
+        near = find_near_cpus(node.devices)
+        return share_cpus(cpus, near if len(near) == node.local_world_size else nobody)
+
+    def _make_spec(self, local_rank: int, start: dict[str, Any], *, cpus: tuple[int, ...]) -> WorkerSpec:
         node, address, port = self._node, start["main_address"], start["main_port"]
         return WorkerSpec(
             node_rank=node.node_rank,
@@ -383,6 +407,9 @@ class Agent:
             main_port=port,
             attempt=self._attempt,
             devices=node.devices,
+            cpus=cpus,
+            title=f"{self._plan.name if node.job_id is None else f'job {node.job_id}'} "
+            f"rank {node.global_rank(local_rank)}/{node.world_size}",
             log=str(self._folder.rank_log(self._attempt, node.global_rank(local_rank))),
             env=make_worker_env(
                 node=node,

@@ -56,10 +56,13 @@ def become_worker(plan: LaunchPlan, spec: WorkerSpec, pipe: int) -> NoReturn:
         pipe: Where its words to the agent go.
     """
     _open_log(plan, spec)
+    if spec.cpus:
+        os.sched_setaffinity(0, spec.cpus)
     os.environ.update(spec.env)
     if plan.start_method == "spawn":
         _exec_anew(plan, spec, pipe)
     _take_place(plan)
+    show_title(spec.title)
     _reseed()
     sys.exit(run_worker(plan, spec, say=_make_say(pipe)))
 
@@ -75,7 +78,20 @@ def main() -> NoReturn:
         spec = WorkerSpec.from_json(json.loads(file.readline()))
     os.set_inheritable(pipe, False)  # noqa: FBT003 - it takes no keyword
     _take_place(plan)
+    show_title(spec.title)
     sys.exit(run_worker(plan, spec, say=_make_say(pipe)))
+
+
+def show_title(title: str) -> None:
+    """Show this process under a name of its own in ``top`` and ``ps``."""
+    # Without this the title would be written over the variables that /proc shows of the process.
+    is_set = "SPT_NOENV" in os.environ
+    os.environ.setdefault("SPT_NOENV", "1")
+    import setproctitle  # noqa: PLC0415 - it reads the variable when it is loaded
+
+    setproctitle.setproctitle(title)
+    if not is_set:
+        del os.environ["SPT_NOENV"]
 
 
 def _open_log(plan: LaunchPlan, spec: WorkerSpec) -> None:

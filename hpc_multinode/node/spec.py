@@ -23,6 +23,8 @@ class WorkerSpec:
         main_port: Port of the workers' store there.
         attempt: Which attempt of the run, from 0.
         devices: The node's devices, as opaque strings.
+        cpus: CPUs that it runs on; empty: all that the agent may use.
+        title: Its name in ``top`` and ``ps``.
         log: Absolute path of the worker's log.
         env: Variables that only this worker gets.
     """
@@ -36,6 +38,8 @@ class WorkerSpec:
     main_port: int
     attempt: int
     devices: tuple[str, ...]
+    cpus: tuple[int, ...]
+    title: str
     log: str
     env: dict[str, str]
 
@@ -46,4 +50,4 @@ class WorkerSpec:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> WorkerSpec:
         """Read back what ``to_json`` made."""
-        return cls(**{**data, "devices": tuple(data["devices"])})
+        return cls(**{**data, "devices": tuple(data["devices"]), "cpus": tuple(data["cpus"])})

@@ -5,7 +5,7 @@ It is told what the forkserver sees, and answers with outcomes; the clock and th
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from hpc_multinode.report import Outcome
@@ -88,7 +88,13 @@ class Supervisor:
         return self._make(worker, exit_code=words["exit_code"], signal=None, tail=tail)
 
     def note_exit(
-        self, local_rank: int, *, exit_code: int | None, signal: str | None, tail: Sequence[str] = ()
+        self,
+        local_rank: int,
+        *,
+        exit_code: int | None,
+        signal: str | None,
+        tail: Sequence[str] = (),
+        is_out_of_memory: bool = False,
     ) -> Outcome | None:
         """Take that a worker's process has ended; return its failure unless that was returned before.
 
@@ -97,10 +103,14 @@ class Supervisor:
             exit_code: Its exit code, where no signal ended it.
             signal: Name of the signal that ended it.
             tail: The last lines of its log.
+            is_out_of_memory: The kernel has killed processes of this node for want of memory.
         """
         worker = self._workers[local_rank]
         is_stopped = self._kill_at is not None and signal in ("SIGTERM", "SIGKILL")
-        worker.outcome = self._make(worker, exit_code=exit_code, signal=signal, is_stopped=is_stopped, tail=tail)
+        outcome = self._make(worker, exit_code=exit_code, signal=signal, is_stopped=is_stopped, tail=tail)
+        if is_out_of_memory and signal == "SIGKILL" and not is_stopped:
+            outcome = replace(outcome, failure_class="out_of_memory")
+        worker.outcome = outcome
         return worker.outcome if worker.outcome.is_failure and not worker.was_told else None
 
     def lose_all(self, message: str) -> Outcome:

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from hpc_multinode.plan import LaunchPlan
     from hpc_multinode.report import Outcome
 
+# Slurm's words for failures of these classes; the others are plain FAILED.
+_STATES = {"lost_node": "NODE_FAIL", "out_of_memory": "OUT_OF_MEMORY"}
+
 
 def compose_report(
     plan: LaunchPlan, node: NodeContext, coordinator: Coordinator, *, began: Sequence[datetime]
@@ -33,7 +36,7 @@ def compose_report(
         state, code, failure_class = "CANCELLED", make_cancel_code(coordinator.cancelled_by), "cancelled"
     elif cause is not None:
         failure_class = classify(cause)
-        state, code = "NODE_FAIL" if failure_class == "lost_node" else "FAILED", make_exit_code(cause)
+        state, code = _STATES.get(failure_class, "FAILED"), make_exit_code(cause)
     else:
         state, code, failure_class = "COMPLETED", 0, None
     # What a worker said of its failure stands; how its process ended after that is our doing.

@@ -56,6 +56,8 @@ def run_debug(plan: LaunchPlan, folder: RunFolder) -> int:
         main_port=port,
         attempt=attempt,
         devices=node.devices,
+        cpus=(),
+        title="",
         log="",
         env=env,
     )

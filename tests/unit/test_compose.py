@@ -202,7 +202,7 @@ def test_refuses_a_word_without_equals(word: str) -> None:
         ("resources.mem_gb=4G", "give a number, as in resources.mem_gb=64"),
         ("resources.exclusive=maybe", "give true or false"),
         ("cluster.mode=foo", f"Invalid value 'foo', expected one of [{', '.join(Mode.__members__)}]"),
-        ("launch.start_method=fork", "Invalid value 'fork', expected one of [forkserver, spawn]"),
+        ("launch.start_method=forked", "Invalid value 'forked', expected one of [fork, forkserver, spawn]"),
         ("name=[1,2]", "Cannot convert 'list' to string: '[1, 2]'"),
     ],
 )

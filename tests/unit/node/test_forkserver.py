@@ -88,6 +88,8 @@ class Server:
             main_port=1234,
             attempt=0,
             devices=(),
+            cpus=(),
+            title="rank",
             log=str(self.log_path(rank)),
             env=env,
         )

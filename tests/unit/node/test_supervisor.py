@@ -50,6 +50,8 @@ def make_spec(local_rank: int) -> WorkerSpec:
         main_port=1234,
         attempt=0,
         devices=(),
+        cpus=(),
+        title="rank",
         log=f"/run/rank{2 + local_rank}.log",
         env={},
     )

@@ -41,6 +41,8 @@ def make_spec(tmp_path: Path) -> WorkerSpec:
         main_port=1234,
         attempt=0,
         devices=("0",),
+        cpus=(),
+        title="rank",
         log=str(tmp_path / "rank3.log"),
         env={},
     )
