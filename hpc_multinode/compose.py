@@ -28,6 +28,7 @@ from hpc_multinode.errors import ConfigError
 from hpc_multinode.keys import GROUPS, OPEN_KEYS, require_key, text_keys
 from hpc_multinode.overrides import prepare_override
 from hpc_multinode.person import find_home
+from hpc_multinode.yaml_files import SCHEME, YamlFolder, parse_yaml
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -45,7 +46,7 @@ class _Folders(SearchPathPlugin):
 
     def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
         for folder in reversed(self.folders):
-            search_path.prepend("hpc_multinode", f"file://{folder}")
+            search_path.prepend("hpc_multinode", f"{SCHEME}://{folder}")
 
 
 def compose_config(overrides: Sequence[str], *, config_dirs: Sequence[Path]) -> Config:
@@ -122,6 +123,7 @@ def _register(defaults: dict[str, Any], config_dirs: Sequence[Path]) -> None:
     _Folders.folders = tuple(config_dirs)
     if _Folders not in Plugins.instance().discover(SearchPathPlugin):
         Plugins.instance().register(_Folders)
+        Plugins.instance().register(YamlFolder)
     store = ConfigStore.instance()
     store.store(name=SCHEMA, node=Config)
     store.store(name=DEFAULTS, node=defaults, package="_global_")
@@ -152,7 +154,10 @@ def _load(file: Path) -> object:
     try:
         with file.open(encoding="utf-8") as stream:
             is_scalar = isinstance(yaml.compose(stream, Loader=yaml.SafeLoader), yaml.ScalarNode)
-        return None if is_scalar else OmegaConf.load(file)
+        if is_scalar:
+            return None
+        OmegaConf.load(file)  # its errors name line and file
+        return parse_yaml(file.read_text(encoding="utf-8"))
     except yaml.YAMLError as error:
         raise explain_yaml(error) from None
     except UnicodeDecodeError as error:

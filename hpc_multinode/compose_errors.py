@@ -23,7 +23,7 @@ DEFAULTS = "_hpc_multinode_defaults"
 SECTIONS = "write keys and values below it, one a line, as in gpus_per_node: 2"
 _FIXES = {
     "could not be converted to Integer": "give a whole number, as in nodes=2",
-    "could not be converted to Float": "give a number, as in resources.mem_gb=64",
+    "could not be converted to Float": "give a number, as in stop.grace_s=30",
     "is not a valid bool": "give true or false",
 }
 _IN_FILE = re.compile(r"In '(.+?)': \w+ raised while composing config")

@@ -10,6 +10,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+# Marks a key that holds a text although it may hold a list of them: its letters are kept.
+TEXT = {"is_text": True}
+
 
 class Mode(Enum):
     """Where the agents run."""
@@ -49,23 +52,31 @@ class WorkConfig:
 class ResourcesConfig:
     """What is asked of the cluster for each node."""
 
-    # GPUs a node. Count; null: none is asked for, and on this machine those seen are shared out.
+    # GPUs a node. Count; null: those that gres names, else none, and on this machine those seen are shared out.
     gpus_per_node: int | None = None
+    # Type of GPU, as the site names it, such as a100; null: any.
+    gpu_type: str | None = None
     # Workers a node. Count; null: gpus_per_node, else on this machine the GPUs seen, else 1.
     workers_per_node: int | None = None
     # CPUs a node. Count; null: the cluster's default.
     cpus_per_node: int | None = None
-    # Memory a node in GiB; 0: all of the node; null: the cluster's default.
-    mem_gb: float | None = None
-    # Time limit: minutes, or a text in Slurm's form (D-HH:MM:SS); null: the partition's. Not used on this machine.
-    time: Any = None
-    partition: str | None = None
+    # Memory a node, in GiB or with a unit (8G, 512M); 0: all of the node; null: the cluster's default.
+    mem_gb: str | None = None
+    # Memory for each GPU or CPU, in GiB or with a unit; in place of mem_gb.
+    mem_per_gpu: str | None = None
+    mem_per_cpu: str | None = None
+    # Time limit: minutes, or one of Slurm's forms (90:00 is minutes and seconds; 1:30:00, 2-12, 1-12:30:45), or
+    # unlimited; null: the partition's. Not used on this machine.
+    time: str | None = None
+    # Three that take one text, or a list.
+    partition: Any = field(default=None, metadata=TEXT)
+    nodelist: Any = field(default=None, metadata=TEXT)
+    exclude: Any = field(default=None, metadata=TEXT)
     account: str | None = None
     qos: str | None = None
     constraint: str | None = None
-    nodelist: str | None = None
-    exclude: str | None = None
     reservation: str | None = None
+    # Other resources of a node, such as lustre:1; where it names GPUs (gpu:a100:4), they count as gpus_per_node.
     gres: str | None = None
     # Nobody else on our nodes.
     exclusive: bool = False
@@ -86,6 +97,8 @@ class ClusterConfig:
     setup: list[str] = field(default_factory=list)
     # Shell lines after the agents have ended.
     teardown: list[str] = field(default_factory=list)
+    # How the site wants to be asked for GPUs: gpus-per-node or gres.
+    gpu_option: str = "gpus-per-node"
 
 
 @dataclass

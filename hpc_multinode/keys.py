@@ -35,10 +35,42 @@ def text_keys() -> dict[str, bool]:
                 walk(cast("type", hint), f"{key}.")
             else:
                 options = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
-                found[key] = str in options
+                found[key] = str in options or bool(item.metadata.get("is_text"))
 
     walk(Config, "")
     return found
+
+
+@functools.cache
+def _text_lists() -> frozenset[str]:
+    """List the keys that hold a list of texts."""
+    sections = typing.get_type_hints(Config)
+    return frozenset(
+        f"{section}.{name}"
+        for section, cls in sections.items()
+        if dataclasses.is_dataclass(cls)
+        for name, hint in typing.get_type_hints(cls).items()
+        if hint == list[str]
+    )
+
+
+def is_text(key: str, value: str) -> bool:
+    """Say whether what is written for a key is text to be taken letter by letter, wherever it is written.
+
+    Args:
+        key: Dotted, without a sign in front.
+        value: What is written.
+    """
+    if key.startswith("env."):
+        return True
+    if key.startswith("resources.sbatch."):
+        return value.lower() not in ("true", "false")
+    return text_keys().get(key, False)
+
+
+def holds_texts(key: str, value: str) -> bool:
+    """Say the same of a value of the key or of one item in its list."""
+    return key in _text_lists() or is_text(key, value)
 
 
 def require_key(key: str, *, found: str) -> None:

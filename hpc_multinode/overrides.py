@@ -8,7 +8,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 
 from hpc_multinode.errors import ConfigError
-from hpc_multinode.keys import GROUPS, OPEN_KEYS, require_key, text_keys
+from hpc_multinode.keys import GROUPS, OPEN_KEYS, is_text, require_key
 
 _OVERRIDE = re.compile(r"(?P<sign>\+\+|\+|~)?(?P<key>[^=@]+)(?P<package>@[^=]*)?=(?P<value>.*)", re.DOTALL)
 _AS_HYDRA_READS = re.compile(r"""['"\[{]|null$|$""")
@@ -52,11 +52,7 @@ def _is_text(key: str, value: str) -> bool:
     """Say whether a value is text to be taken letter by letter, so that Hydra's grammar must not read it."""
     if "${" in value or value == "???" or _AS_HYDRA_READS.match(value):
         return False
-    if key.startswith("env."):
-        return True
-    if key.startswith("resources.sbatch."):
-        return value.lower() not in ("true", "false")
-    return text_keys().get(key, False)
+    return is_text(key, value)
 
 
 def _quote(value: str) -> str:

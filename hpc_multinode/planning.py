@@ -12,7 +12,7 @@ from hpc_multinode.config import Config, Mode
 from hpc_multinode.errors import ConfigError
 from hpc_multinode.plan import Facts, LaunchPlan, StrategyPlan, WorkPlan
 from hpc_multinode.slurm.leaking import LEAKING_NAMES
-from hpc_multinode.slurm.options import make_sbatch_options
+from hpc_multinode.slurm.options import check_directives, count_gpus_asked, make_sbatch_options
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -73,6 +73,9 @@ def make_plan(
     num_nodes = 1 if mode is Mode.debug else _count_nodes(config, facts)
     workers = 1 if mode is Mode.debug else _count_workers(config, facts, num_nodes=num_nodes, is_shared=is_local)
     run_dir = str(PurePosixPath(facts.cwd) / (config.run_root or facts.run_root) / run_id)
+    sbatch = make_sbatch_options(config.resources, name=name, num_nodes=num_nodes, gpu_option=config.cluster.gpu_option)
+    if mode is Mode.slurm:
+        check_directives({**sbatch, "output": run_dir})
     _check_run_dir(run_dir, mode)
     return LaunchPlan(
         run_id=run_id,
@@ -87,7 +90,7 @@ def make_plan(
         gpus_per_node=_count_gpus(config, facts),
         threads=max(1, facts.num_cpus // (num_nodes * workers)) if is_local else None,
         env=_make_env(config.env),
-        sbatch=make_sbatch_options(config.resources, name=name, num_nodes=num_nodes),
+        sbatch=sbatch,
         srun_args=tuple(config.resources.srun_args),
         setup=tuple(config.cluster.setup),
         teardown=tuple(config.cluster.teardown),
@@ -135,7 +138,6 @@ def _check_ranges(config: Config) -> None:
             what="launch.main_port is no port", found=f"launch.main_port={launch.main_port}", fix=f"1 to {_MAX_PORT}"
         )
     amounts = {
-        "resources.mem_gb": resources.mem_gb,
         "launch.join_timeout_s": launch.join_timeout_s,
         "launch.heartbeat_timeout_s": launch.heartbeat_timeout_s,
         "stop.grace_s": config.stop.grace_s,
@@ -191,9 +193,10 @@ def _check_run_dir(run_dir: str, mode: Mode) -> None:
             found=repr(run_dir),
             fix="run_root=FOLDER",
         )
-    if mode is Mode.slurm and "%" in run_dir:
+    if mode is Mode.slurm and "\\" in run_dir:
+        # Tried: sbatch then replaces no %j in the log's name, with any number of backslashes.
         raise ConfigError(
-            what="the run folder's path holds a %, which Slurm would replace",
+            what="the run folder's path holds a backslash, which sbatch takes for a sign of its own",
             found=run_dir,
             fix="run_root=FOLDER whose path has none",
         )
@@ -212,9 +215,10 @@ def _count_nodes(config: Config, facts: Facts) -> int:
 
 def _count_gpus(config: Config, facts: Facts) -> int | None:
     """Return the GPUs a node that the run counts on: those asked for, else those of the allocation that we are in."""
-    if config.resources.gpus_per_node is None and facts.mode in (Mode.step, Mode.allocation) and facts.devices:
+    asked = count_gpus_asked(config.resources)
+    if asked is None and facts.mode in (Mode.step, Mode.allocation) and facts.devices:
         return len(facts.devices)
-    return config.resources.gpus_per_node
+    return asked
 
 
 def _count_workers(config: Config, facts: Facts, *, num_nodes: int, is_shared: bool) -> int:
@@ -223,15 +227,16 @@ def _count_workers(config: Config, facts: Facts, *, num_nodes: int, is_shared: b
     resources = config.resources
     if resources.workers_per_node is not None:
         return resources.workers_per_node
-    if resources.gpus_per_node is not None:
-        return max(1, resources.gpus_per_node)
+    asked = count_gpus_asked(resources)
+    if asked is not None:
+        return max(1, asked)
     return max(1, len(facts.devices) // (num_nodes if is_shared else 1))
 
 
 def _share_devices(config: Config, facts: Facts, num_nodes: int) -> tuple[tuple[str, ...], ...]:
     """Share the GPUs seen on this machine out between nodes that stand side by side on it."""
     seen = facts.devices
-    asked = config.resources.gpus_per_node
+    asked = count_gpus_asked(config.resources)
     per_node = len(seen) // num_nodes if asked is None else asked
     if per_node * num_nodes > len(seen):
         raise ConfigError(

@@ -82,7 +82,7 @@ def test_every_key_of_the_schema_says_what_it_is() -> None:
     source = (ROOT / "hpc_multinode" / "config.py").read_text()
     fields = re.findall(r"^((?:    #.*\n)*)    (\w+): .*= .*$", source, re.MULTILINE)
     bare = {name for comment, name in fields if not comment}
-    passed_on = {"partition", "account", "qos", "constraint", "nodelist", "exclude", "reservation", "gres"}
+    passed_on = {"account", "qos", "constraint", "nodelist", "exclude", "reservation", "mem_per_cpu"}
     evident = {"work", "strategy", "resources", "cluster", "launch", "stop", "restart", "mode", "name", "start_method"}
     members = {"auto", "slurm", "local", "debug", "forkserver", "spawn"}
     assert bare <= passed_on | evident | members

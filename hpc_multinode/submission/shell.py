@@ -34,6 +34,19 @@ def make_setup(lines: Sequence[str]) -> list[str]:
     return ["set -o pipefail", *wrapped, "set +o pipefail"]
 
 
+def make_teardown(lines: Sequence[str]) -> list[str]:
+    """Put teardown lines into a shell of their own, so that no exit among them takes the place of the run's code."""
+    return ["(", ":", *lines, ")"]
+
+
+def make_log_options() -> list[str]:
+    """Return the options of srun by which each agent's output goes to a file of its own in the run folder.
+
+    Relative to ``--chdir``: tried, an absolute path with a % in a folder's name makes srun fail, doubled or not.
+    """
+    return ["--unbuffered", "--output=submitit/%j_%t_log.out"]
+
+
 def make_srun_options(plan: LaunchPlan) -> list[str]:
     """Return the options of srun by which agents are started: one on each node, and a bad end of one ends all."""
     # srun does not take it from the job any more since Slurm 22.05.
@@ -63,7 +76,7 @@ def make_foreground_script(plan: LaunchPlan, words: Sequence[str]) -> str:
             "wait $program; code=$?",
             "while kill -0 $program 2>/dev/null; do wait $program; code=$?; done",
             "wait $program 2>/dev/null; kept=$?; [ $kept -eq 127 ] || code=$kept",
-            *plan.teardown,
+            *make_teardown(plan.teardown),
             "exit $code",
         ]
     )

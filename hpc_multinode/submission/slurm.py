@@ -9,6 +9,7 @@ import contextlib
 import io
 import os
 import re
+import shlex
 import shutil
 import time
 from typing import TYPE_CHECKING, Any
@@ -21,7 +22,13 @@ from hpc_multinode.runs import REPORT
 from hpc_multinode.slurm.commands import cancel_job, is_in_queue
 from hpc_multinode.slurm.leaking import is_leaking
 from hpc_multinode.submission.controller import Controller
-from hpc_multinode.submission.shell import make_agent_command, make_setup, make_srun_options
+from hpc_multinode.submission.shell import (
+    make_agent_command,
+    make_log_options,
+    make_setup,
+    make_srun_options,
+    make_teardown,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -50,7 +57,9 @@ class _Executor(submitit.SlurmExecutor):
 
     @property
     def agent_command(self) -> str:
-        return make_agent_command(self._plan)
+        # Our own srun line: submitit's cannot bear a % in a folder's name.
+        srun = shlex.join(["srun", *make_log_options(), *make_srun_options(self._plan)])
+        return f"{srun} {make_agent_command(self._plan)}"
 
     def render(self) -> str:
         return self._make_submission_file_text(self.agent_command, "")
@@ -60,11 +69,10 @@ class _Executor(submitit.SlurmExecutor):
         return str(job.job_id)
 
     def _make_submission_file_text(self, command: str, uid: str) -> str:
-        text = super()._make_submission_file_text(command, uid)
-        if "signal" in self._plan.sbatch:
-            return text
-        # submitit always asks for a signal 90 s before the end; nobody here has asked for one.
-        return "\n".join(line for line in text.splitlines() if not line.startswith("#SBATCH --signal=")) + "\n"
+        lines = super()._make_submission_file_text(command, uid).splitlines()
+        # What submitit always writes and nobody here has asked for: a signal 90 s before the end, its own variable.
+        unasked = ["export SUBMITIT_EXECUTOR=", *(["#SBATCH --signal="] * ("signal" not in self._plan.sbatch))]
+        return "\n".join(line for line in lines if not line.startswith(tuple(unasked))) + "\n"
 
     def _make_submission_command(self, submission_file_path: Path) -> list[str]:
         unset = [word for name in os.environ if _is_outer(name) for word in ("-u", name)]
@@ -140,9 +148,10 @@ def _make_parameters(plan: LaunchPlan) -> dict[str, Any]:
         "wckey": None,
         "stderr_to_stdout": True,
         "setup": make_setup(plan.setup) or None,
-        "teardown": ["code=$?", *plan.teardown, "exit $code"] if plan.teardown else None,
-        "srun_args": make_srun_options(plan),
-        "additional_parameters": options,
+        "teardown": ["code=$?", *make_teardown(plan.teardown), "exit $code"] if plan.teardown else None,
+        "use_srun": False,
+        # In the name of a log sbatch replaces %j and its like; a folder's own % is written twice.
+        "additional_parameters": {**options, "output": f"{plan.run_dir.replace('%', '%%')}/submitit/%j_0_log.out"},
     }
 
 

@@ -290,13 +290,17 @@ def held(on_slurm: OnSlurm) -> Iterator[tuple[EndedOnSlurm, dict[str, str]]]:
             "ranks.py:Static",
             "nodes=2",
             "resources.partition=urgent",
-            "resources.time=1",
+            "resources.time=0:59",
             "resources.mem_gb=0.5",
+            "resources.gpus_per_node=1",
+            "resources.gpu_type=fake",
+            "cluster.gpu_option=gres",
+            f"resources.nodelist=[{','.join(on_slurm.cluster.node_names[:2])}]",
             "resources.cpus_per_node=2",
             "resources.exclusive=true",
             "resources.sbatch.comment=two words",
             "resources.sbatch.hold=true",
-            """name=it's a "job" $HOME""",
+            """name=it's a "job" $HOME (100%j|&ü)""",
         )
     )
     assert ended.code == 0, ended.err
@@ -307,14 +311,15 @@ def held(on_slurm: OnSlurm) -> Iterator[tuple[EndedOnSlurm, dict[str, str]]]:
 @pytest.mark.parametrize(
     ("name", "value"),
     [("JobState", "PENDING"), ("Partition", "urgent"), ("TimeLimit", "00:01:00"), ("MinMemoryNode", "512M"),
-     ("CPUs/Task", "2"), ("OverSubscribe", "NO"), ("NtasksPerN:B:S:C", "1:0:*:*")],
+     ("CPUs/Task", "2"), ("OverSubscribe", "NO"), ("NtasksPerN:B:S:C", "1:0:*:*"),
+     ("TresPerNode", "gres:gpu:fake:1")],
 )  # fmt: skip
 def test_option_arrives(held: tuple[EndedOnSlurm, dict[str, str]], name: str, value: str) -> None:
     """What is asked for in ``resources`` is what Slurm says of the job."""
     assert held[1][name] == value
 
 
-@pytest.mark.parametrize(("letter", "text"), [("%j", """it's a "job" $HOME"""), ("%k", "two words")])
+@pytest.mark.parametrize(("letter", "text"), [("%j", """it's a "job" $HOME (100%j|&ü)"""), ("%k", "two words")])
 def test_text_arrives_as_typed(
     held: tuple[EndedOnSlurm, dict[str, str]], on_slurm: OnSlurm, letter: str, text: str
 ) -> None:

@@ -61,9 +61,11 @@ def test_without_words_the_defaults_are_the_schemas() -> None:
         ("nodes=2", "nodes", 2),
         ("++nodes=2", "nodes", 2),
         ("resources=gpu-fast-multi", "resources.gpus_per_node", 4),
-        ("resources.mem_gb=1.5", "resources.mem_gb", 1.5),
+        ("resources.mem_gb=1.5", "resources.mem_gb", "1.5"),
         ("resources.mem_gb=null", "resources.mem_gb", None),
-        ("resources.time=90", "resources.time", 90),
+        ("resources.time=90", "resources.time", "90"),
+        ("resources.nodelist=node[01-03]", "resources.nodelist", "node[01-03]"),
+        ("resources.nodelist=[n1,n2]", "resources.nodelist", ["n1", "n2"]),
         ("resources.time=1-00:00:00", "resources.time", "1-00:00:00"),
         ("resources.time=00:30:00", "resources.time", "00:30:00"),
         ("resources.time=10:00", "resources.time", "10:00"),
@@ -199,7 +201,7 @@ def test_refuses_a_word_without_equals(word: str) -> None:
         ("nodes=1.5", "give a whole number, as in nodes=2"),
         ("nodes=", "give a whole number, as in nodes=2"),
         ("private=null", "field 'private' is not Optional"),
-        ("resources.mem_gb=4G", "give a number, as in resources.mem_gb=64"),
+        ("stop.grace_s=4G", "give a number, as in stop.grace_s=30"),
         ("resources.exclusive=maybe", "give true or false"),
         ("cluster.mode=foo", f"Invalid value 'foo', expected one of [{', '.join(Mode.__members__)}]"),
         ("launch.start_method=forked", "Invalid value 'forked', expected one of [fork, forkserver, spawn]"),
@@ -340,7 +342,7 @@ def test_a_folder_may_have_any_name(tmp_path: Path) -> None:
     files: dict[str, str | bytes] = {"defaults.yaml": "nodes: 9\n", "resources/z.yaml": "mem_gb: 5\n"}
     folder = _folder(tmp_path / "a 'b\" c,[d] é#%20", files)
     config = _compose("resources=z", dirs=[folder])
-    assert (config.nodes, config.resources.mem_gb) == (9, 5.0)
+    assert (config.nodes, config.resources.mem_gb) == (9, "5")
 
 
 def test_later_wins(tmp_path: Path) -> None:
@@ -443,7 +445,8 @@ def test_refuses_a_file_that_is_not_utf_8(tmp_path: Path, file: str) -> None:
     ("file", "text", "words"),
     [
         ("defaults.yaml", "nodes: two\n", ["nodes", "two"]),
-        ("defaults.yaml", "resources:\n  mem_gb: 4G\n", ["mem_gb", "4G"]),
+        ("defaults.yaml", "stop:\n  grace_s: 4G\n", ["grace_s", "4G"]),
+        ("defaults.yaml", "stop:\n  grace_s: 1:30\n", ["grace_s", "1:30"]),
         ("defaults.yaml", "env: [a]\n", ["env"]),
         ("defaults.yaml", "env:\n", ["env"]),
         ("defaults.yaml", "resources:\n", ["resources"]),

@@ -155,9 +155,7 @@ def test_refuses_a_port_that_is_none() -> None:
     assert _plan({"launch.main_port": 65535}).main_port == 65535
 
 
-@pytest.mark.parametrize(
-    "key", ["resources.mem_gb", "launch.join_timeout_s", "stop.grace_s", "stop.kill_s", "strategy.timeout_s"]
-)
+@pytest.mark.parametrize("key", ["launch.join_timeout_s", "stop.grace_s", "stop.kill_s", "strategy.timeout_s"])
 @pytest.mark.parametrize("value", [-1.0, float("inf"), float("nan")])
 def test_refuses_amounts_that_are_none(key: str, value: float) -> None:
     """Amounts are finite and not negative."""
@@ -265,23 +263,131 @@ def test_only_what_was_asked_for_is_an_option() -> None:
     """Every resource has its long option."""
     names = ("partition", "account", "qos", "constraint", "nodelist", "exclude", "reservation", "gres")
     values: dict[str, Any] = {f"resources.{name}": f"my {name}" for name in names}
-    values |= {"resources.gpus_per_node": 4, "resources.cpus_per_node": 8, "resources.time": 30}
+    values |= {"resources.gpus_per_node": 4, "resources.cpus_per_node": 8, "resources.time": "30"}
     assert _plan({**values, "nodes": 2, "resources.exclusive": True, "name": "n"}).sbatch == {
         "job-name": "n",
         "nodes": 2,
         "ntasks-per-node": 1,
-        "gpus-per-node": 4,
+        "gpus-per-node": "4",
         "cpus-per-task": 8,
-        "time": 30,
+        "time": "00:30:00",
         "exclusive": True,
         **{name: f"my {name}" for name in names},
     }
 
 
-@pytest.mark.parametrize(("gb", "text"), [(0, "0"), (0.0001, "1M"), (1, "1024M"), (1.5, "1536M")])
-def test_memory_is_written_in_mebibytes(gb: float, text: str) -> None:
-    """Fractions are kept, and only 0 means the whole node."""
-    assert _plan({"resources.mem_gb": gb}).sbatch["mem"] == text
+@pytest.mark.parametrize(
+    ("key", "given", "option", "text"),
+    [
+        ("mem_gb", "2.5", "mem", "2560M"),
+        ("mem_gb", "0", "mem", "0"),
+        ("mem_gb", "0.0001", "mem", "1M"),
+        ("mem_gb", "8G", "mem", "8G"),
+        ("mem_per_gpu", "40G", "mem-per-gpu", "40G"),
+        ("mem_per_cpu", "1.5", "mem-per-cpu", "1536M"),
+    ],
+)
+def test_each_kind_of_memory_is_one_option(key: str, given: str, option: str, text: str) -> None:
+    """Only the kind that was asked for is in the script; only 0 means the whole node."""
+    sbatch = _plan({f"resources.{key}": given, "resources.gpus_per_node": 1}).sbatch
+    assert {name: sbatch[name] for name in sbatch if name.startswith("mem")} == {option: text}
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"resources.mem_gb": "8", "resources.mem_per_cpu": "1"},
+        {"resources.mem_per_gpu": "8", "resources.mem_per_cpu": "1", "resources.gpus_per_node": 1},
+        {"resources.mem_gb": "8", "resources.sbatch": {"mem-per-cpu": "1G"}},
+        {"resources.sbatch": {"mem": "1G", "mem_per_cpu": "1G"}},
+    ],
+)
+def test_refuses_two_kinds_of_memory(values: dict[str, Any]) -> None:
+    """Slurm takes one kind; both keys are named."""
+    error = _refuse(values)
+    assert error.what == "two kinds of memory are asked for at once, of which Slurm takes one"
+    for key, value in values.items():
+        names = [f"{key}.{name}" for name in value] if isinstance(value, dict) else [key]
+        assert key == "resources.gpus_per_node" or all(name in error.found for name in names)
+
+
+def test_refuses_memory_for_no_gpu() -> None:
+    """Memory for each GPU needs a GPU."""
+    error = _refuse({"resources.mem_per_gpu": "8"})
+    assert error.found == "resources.mem_per_gpu=8"
+    assert error.fix == "resources.gpus_per_node=N, or resources.mem_gb=GIB for the node"
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ({"gpus_per_node": 2}, {"gpus-per-node": "2"}),
+        ({"gpus_per_node": 2, "gpu_type": "a100"}, {"gpus-per-node": "a100:2"}),
+        ({"gpus_per_node": 0}, {}),
+        ({"gres": "gpu:a100:4"}, {"gres": "gpu:a100:4"}),
+        ({"gres": "gpu:a100:4", "gpus_per_node": 4}, {"gres": "gpu:a100:4"}),
+        ({"gres": "lustre:1", "gpus_per_node": 1}, {"gpus-per-node": "1", "gres": "lustre:1"}),
+    ],
+)
+def test_gpus_are_asked_for_once(values: dict[str, Any], expected: dict[str, str]) -> None:
+    """One option asks for GPUs, and none where there are none."""
+    sbatch = _plan({f"resources.{key}": value for key, value in values.items()}).sbatch
+    assert {name: sbatch[name] for name in sbatch if name.startswith("g")} == expected
+
+
+@pytest.mark.parametrize(
+    ("values", "gres"),
+    [
+        ({"gpus_per_node": 2}, "gpu:2"),
+        ({"gpus_per_node": 2, "gpu_type": "a100"}, "gpu:a100:2"),
+        ({"gpus_per_node": 2, "gres": "lustre:1"}, "lustre:1,gpu:2"),
+    ],
+)
+@pytest.mark.parametrize("option", ["gres", "--gres"])
+def test_a_site_may_want_gres(values: dict[str, Any], gres: str, option: str) -> None:
+    """``cluster.gpu_option=gres`` writes GPUs as a gres, beside others."""
+    plan = _plan({f"resources.{key}": value for key, value in values.items()} | {"cluster.gpu_option": option})
+    assert {name: plan.sbatch[name] for name in plan.sbatch if name.startswith("g")} == {"gres": gres}
+
+
+def test_gpus_of_gres_make_workers() -> None:
+    """GPUs that gres names count as ``gpus_per_node``."""
+    plan = _plan({"resources.gres": "gpu:a100:4"})
+    assert (plan.gpus_per_node, plan.local_world_size) == (4, 4)
+
+
+@pytest.mark.parametrize(
+    ("values", "what"),
+    [
+        ({"resources.gpus_per_node": 2, "resources.gres": "gpu:p6000:1"}, "two keys ask for different numbers of GPUs"),
+        ({"resources.gpu_type": "a100"}, "a type of GPU without a number"),
+        ({"resources.gpu_type": "a:1", "resources.gpus_per_node": 1}, "resources.gpu_type is no type of GPU"),
+        ({"resources.gpu_type": "4", "resources.gpus_per_node": 1}, "resources.gpu_type is no type of GPU"),
+        (
+            {"resources.gpu_type": "a", "resources.gpus_per_node": 1, "resources.gres": "gpu:1"},
+            "the type of GPU is given twice",
+        ),
+        ({"cluster.gpu_option": "gpus"}, "cluster.gpu_option is no way to ask for GPUs"),
+    ],
+)
+def test_refuses_gpus_that_contradict(values: dict[str, Any], what: str) -> None:
+    """GPUs are asked for in one way, or both keys are named."""
+    error = _refuse(values)
+    assert error.what == what
+    assert all(f"{key}={value}" in error.found for key, value in values.items() if key != "resources.gpus_per_node")
+
+
+@pytest.mark.parametrize(("given", "text"), [("a,b", "a,b"), (["a", "b[1-2]"], "a,b[1-2]"), ([], None), (None, None)])
+@pytest.mark.parametrize("key", ["partition", "nodelist", "exclude"])
+def test_a_list_is_joined_with_commas(key: str, given: object, text: str | None) -> None:
+    """Partitions and nodes may be given as a list."""
+    assert _plan({f"resources.{key}": given}).sbatch.get(key) == text
+
+
+@pytest.mark.parametrize("value", [[1], 5, ["a", ""], {"a": 1}])
+def test_refuses_a_list_of_other_things(value: object) -> None:
+    """A number in a list may have lost its zeros before it came here."""
+    assert _refuse({"resources.nodelist": value}).what == "resources.nodelist is not made of texts"
 
 
 def test_other_options_pass_through() -> None:
@@ -297,15 +403,62 @@ def test_refuses_an_option_given_twice() -> None:
     """An option that a key of ours sets cannot be set again."""
     error = _refuse({"resources.partition": "a", "resources.sbatch": {"partition": "b"}})
     assert error.what == "--partition is given twice"
-    assert error.found == "'a' by the configuration, 'b' in resources.sbatch.partition"
+    assert error.found == "resources.partition=a, resources.sbatch.partition=b"
     assert error.fix == "remove resources.sbatch.partition"
+
+
+@pytest.mark.parametrize(
+    ("values", "found"),
+    [
+        ({"name": "n", "resources.sbatch": {"job-name": "b"}}, "name=n, resources.sbatch.job-name=b"),
+        ({"resources.sbatch": {"nodes": 2}}, "nodes=1, resources.sbatch.nodes=2"),
+        (
+            {"resources.sbatch": {"mail_type": "END", "mail-type": "ALL"}},
+            "resources.sbatch.mail_type=END, resources.sbatch.mail-type=ALL",
+        ),
+        (
+            {"resources.sbatch": {"ntasks_per_node": 2}},
+            "--ntasks-per-node by the launcher, one agent a node, resources.sbatch.ntasks_per_node=2",
+        ),
+        (
+            {"resources.time": "9", "resources.sbatch": {"time": "5"}},
+            "resources.time=00:09:00, resources.sbatch.time=5",
+        ),
+    ],
+)
+def test_both_places_of_an_option_are_named(values: dict[str, Any], found: str) -> None:
+    """An option given twice is told with both keys."""
+    assert _refuse(values).found == found
+
+
+@pytest.mark.parametrize(
+    "option", ["gpus", "gpus-per-task", "ntasks", "output", "error", "array", "wrap", "wait", "quiet", "test_only"]
+)
+def test_refuses_what_would_change_the_script(option: str) -> None:
+    """Options that decide how many tasks there are, or what sbatch says, are the launcher's."""
+    error = _refuse({"resources.sbatch": {option: "1"}})
+    assert error.what == f"--{option.replace('_', '-')} is not to be given by hand"
 
 
 def test_refuses_a_line_break_in_an_option() -> None:
     """A directive is one line, or the rest would be run as a command."""
     error = _refuse({"resources.partition": "a\nrm -rf x"})
-    assert (error.what, error.found) == ("--partition holds a line break", "'a\\nrm -rf x'")
+    assert error.what == "--partition holds a line break or another character that cannot be printed"
+    assert error.found == "'a\\nrm -rf x'"
     assert error.fix == "a directive of sbatch is one line"
+
+
+@pytest.mark.parametrize("word", ["hetjob", "packjob"])
+@pytest.mark.parametrize("values", [{"name": "my-{}-1"}, {"run_root": "/a/{}/b"}, {"resources.constraint": "{}"}])
+def test_refuses_sbatchs_word_for_a_border(values: dict[str, str], word: str) -> None:
+    """In a directive the word hetjob begins the next part of a heterogeneous job."""
+    error = _refuse({key: text.format(word) for key, text in values.items()})
+    assert f"holds the word {word}, by which sbatch cuts a job in parts" in error.what
+
+
+def test_a_run_on_this_machine_may_be_named_so() -> None:
+    """Without sbatch there is no directive."""
+    assert _plan({"name": "hetjob"}, HERE).name == "hetjob"
 
 
 @pytest.mark.parametrize("name", ["x\nrm -rf y", "a b", "", "--comment", "N", "a=b"])
@@ -320,7 +473,7 @@ def test_refuses_an_option_value_that_is_no_text(value: object) -> None:
     _refuse({"resources.sbatch": {"comment": value}})
 
 
-@pytest.mark.parametrize("value", [True, [1], {"a": 1}, "", -1, 1.5, "10 min", "x"])
+@pytest.mark.parametrize("value", [True, [1], {"a": 1}, "", -1, 1.5, "10 min", "x", "0"])
 def test_refuses_a_time_that_is_none(value: object) -> None:
     """A time limit is minutes or a text in Slurm's form."""
     _refuse({"resources.time": value})

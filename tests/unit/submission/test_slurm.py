@@ -27,7 +27,8 @@ from tests.unit.facts import make_facts
 if TYPE_CHECKING:
     from hpc_multinode.plan import LaunchPlan
 
-HOSTILE = ["a b", "it's", 'say "x"', "$HOME", "$(touch pwned)", "`touch pwned`", "#no", "a;b", "a\\b", "é", "-x"]
+HOSTILE = ["a b", "it's", 'say "x"', "$HOME", "$(touch pwned)", "`touch pwned`", "#no", "a;b", "a|b", "a&b", "(x)"]
+HOSTILE += ["é", "-x"]
 
 FAKE_SBATCH = """#!{python}
 import json, os, sys
@@ -133,7 +134,7 @@ def test_an_option_of_the_person_is_in_the_text(tmp_path: Path, name: str) -> No
     assert _directives(render_slurm(plan))[name] == "x@60"
 
 
-@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.parametrize("name", [*HOSTILE, "a\\b", "100%j"])
 def test_a_hostile_job_name_stays_one_word(tmp_path: Path, name: str) -> None:
     """Blanks, quotes, dollars and backticks in a name are letters."""
     text = render_slurm(_plan(tmp_path, name=name))
@@ -152,11 +153,17 @@ def test_a_hostile_folder_stays_one_word(tmp_path: Path, folder: str) -> None:
     assert _srun(text)[-1] == run_dir
 
 
-def test_a_percent_sign_in_the_folder_is_refused(tmp_path: Path) -> None:
-    """``%j`` in a person's path is no job id; sbatch and srun would replace it."""
-    with pytest.raises(ConfigError, match="holds a %, which Slurm would replace") as caught:
-        _plan(tmp_path / "50%_jobs")
-    assert "50%_jobs" in caught.value.found
+def test_a_percent_sign_in_the_folder_is_a_letter(tmp_path: Path) -> None:
+    """``%j`` in a person's path is no job id: doubled for sbatch; srun gets the log's name below its folder."""
+    text = render_slurm(_plan(tmp_path / "50%a%%t/x%j"))
+    assert _directives(text)["output"] == f"{tmp_path}/50%%a%%%%t/x%%j/runs/r-1/submitit/%j_0_log.out"
+    assert {"--output=submitit/%j_%t_log.out", f"--chdir={tmp_path}/50%a%%t/x%j/runs/r-1"} <= set(_srun(text))
+
+
+def test_a_backslash_in_the_folder_is_refused(tmp_path: Path) -> None:
+    """With a backslash in the path sbatch does not replace ``%j`` any more."""
+    with pytest.raises(ConfigError, match="holds a backslash, which sbatch takes for a sign of its own") as caught:
+        _plan(tmp_path / "a\\b")
     assert caught.value.fix == "run_root=FOLDER whose path has none"
 
 
@@ -202,11 +209,11 @@ def _run_text(text: str, root: Path, code: int) -> tuple[int, str]:
     return done.returncode, done.stdout
 
 
-@pytest.mark.parametrize("teardown", [[], ["echo bye"]])
+@pytest.mark.parametrize("teardown", [[], ["echo bye"], ["echo bye", "exit 5"], ["echo bye", "exec true"]])
 def test_the_job_ends_with_sruns_code(tmp_path: Path, teardown: list[str]) -> None:
     """Set-up, agents, teardown, in this order; the code is srun's."""
     text = render_slurm(_plan(tmp_path, cluster__setup=["echo hi"], cluster__teardown=teardown))
-    assert _run_text(text, tmp_path, 3) == (3, "hi\nagents\n" + "bye\n" * len(teardown))
+    assert _run_text(text, tmp_path, 3) == (3, "hi\nagents\n" + "bye\n" * bool(teardown))
 
 
 def test_a_setup_that_fails_ends_the_job(tmp_path: Path) -> None:
