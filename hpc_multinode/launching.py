@@ -6,11 +6,13 @@ The one place that leads from a mode to what it does; what a mode needs is impor
 from __future__ import annotations
 
 import gc
+import os
 import shutil
 import sys
 from typing import TYPE_CHECKING, TextIO
 
 from hpc_multinode.runs import RunFolder
+from hpc_multinode.slurm.leaking import render_left_out
 
 if TYPE_CHECKING:
     from hpc_multinode.plan import LaunchPlan
@@ -76,6 +78,7 @@ def start_in_background(plan: LaunchPlan, *, config_text: str, work_pickle: byte
         from hpc_multinode.submission.slurm import make_job_controller, submit_slurm  # noqa: PLC0415
 
         require_sbatch()
+        warn_of_left_out(plan)
         folder = RunFolder.create(plan, config_text=config_text, work_pickle=work_pickle)
         return WatchedRun(plan, folder, make_job_controller(submit_slurm(plan, folder), folder))
     folder = RunFolder.create(plan, config_text=config_text, work_pickle=work_pickle)
@@ -93,6 +96,12 @@ def render_header(plan: LaunchPlan) -> str:
     logs = f"{run_dir}/attempt-0/rank*.log" if plan.mode != "debug" else "this terminal"
     first = f"{plan.strategy.name}: {work}{name} on {size}, {_WHERE[plan.mode]}, {_describe_gpus(plan)}"
     return f"{first}\nrun:  {run_dir}\nlogs: {logs}"
+
+
+def warn_of_left_out(plan: LaunchPlan) -> None:
+    """Name each wish in ``SBATCH_*`` that does not count."""
+    for line in render_left_out(os.environ, plan.sbatch):
+        print(f"warning: {line}", file=sys.stderr)  # noqa: T201
 
 
 def _start_agents(plan: LaunchPlan, folder: RunFolder, *, is_foreground: bool) -> Controller:
@@ -115,19 +124,23 @@ def _describe_gpus(plan: LaunchPlan) -> str:
 
 def _launch_on_slurm(plan: LaunchPlan, config_text: str, out: TextIO) -> int:
     from hpc_multinode.preparation import require_sbatch  # noqa: PLC0415
+    from hpc_multinode.slurm.commands import split_job_id  # noqa: PLC0415
     from hpc_multinode.submission.foreground import shorten  # noqa: PLC0415
     from hpc_multinode.submission.slurm import submit_slurm  # noqa: PLC0415
 
     require_sbatch()
     folder = RunFolder.create(plan, config_text=config_text)
+    warn_of_left_out(plan)
     job_id = submit_slurm(plan, folder)
+    number, cluster = split_job_id(job_id)
+    select = " ".join([*cluster, number])
     print(render_header(plan), file=out)
     print(
-        f"submitted: job {job_id}\n"
-        f"agents: {shorten(plan.run_dir)}/submitit/{job_id}_0_log.out\n"
+        f"submitted: job {number}{job_id[len(number) :].replace(';', ' on cluster ')}\n"
+        f"agents: {shorten(plan.run_dir)}/submitit/{number}_0_log.out\n"
         f"report: {shorten(plan.run_dir)}/report.json, when it is over\n"
-        f"look:   squeue -j {job_id}\n"
-        f"cancel: scancel {job_id}",
+        f"look:   squeue {' '.join([*cluster, '-j', number])}\n"
+        f"cancel: scancel {select}",
         file=out,
     )
     return 0

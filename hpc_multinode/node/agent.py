@@ -22,6 +22,7 @@ from hpc_multinode.node.journal import Journal, read_tail
 from hpc_multinode.node.link import Link, join_remote
 from hpc_multinode.node.local import LOOPBACK
 from hpc_multinode.node.memory import count_oom_kills
+from hpc_multinode.node.scratch import replace_missing_tmpdir
 from hpc_multinode.node.spec import WorkerSpec
 from hpc_multinode.node.supervisor import Supervisor
 from hpc_multinode.node.surroundings import wait_for_launcher_end, wait_for_lost_sibling
@@ -146,6 +147,9 @@ class Agent:
         if self._problem is None:
             # First of all: while the framework is being imported, the nodes find each other.
             env = make_node_env(os.environ, plan=self._plan, node=self._node)
+            for warning in replace_missing_tmpdir(env):
+                self._journal.write(warning)
+                print(warning, file=sys.stderr, flush=True)  # noqa: T201 - into the agents' output of a job
             self._workers = await Workers.launch(self._plan, env=env)
             sources.append(self._listen_to_workers(self._workers))
         else:

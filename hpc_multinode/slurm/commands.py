@@ -3,8 +3,42 @@
 from __future__ import annotations
 
 import subprocess
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 _TIMEOUT_S = 10.0
+# sbatch itself gives up after MessageTimeout, and asks again where Slurm is busy; this is for one that hangs.
+_SUBMIT_TIMEOUT_S = 300.0
+
+
+def submit_script(script: str, *, env: Mapping[str, str]) -> subprocess.CompletedProcess[str] | None:
+    """Give a script to sbatch and return what it answered; None where it did not within five minutes.
+
+    Args:
+        script: Absolute path, by which the job can be found again.
+        env: All variables of sbatch, which it hands on to the job.
+    """
+    return _run(["sbatch", script], env=env, timeout_s=_SUBMIT_TIMEOUT_S)
+
+
+def find_job_of_script(script: str, *, user: str) -> str | None:
+    """Return the id of a job that waits or runs, by the path of its script; None where there is none.
+
+    Args:
+        script: Absolute path, as it was given to sbatch.
+        user: Whose job it is.
+
+    Source:
+        squeue(1), --format: %F is the job's id, for an array that of the whole, %o its command.
+    """
+    ended = _run(["squeue", "--noheader", "--user", user, "--format", "%F %o"])
+    for line in ended.stdout.splitlines() if ended is not None else ():
+        job_id, _, command = line.strip().partition(" ")
+        if command == script:
+            return job_id
+    return None
 
 
 def find_step(job_id: str, name: str) -> str | None:
@@ -46,12 +80,13 @@ def is_in_queue(job_id: str) -> bool:
     """Say whether a job waits or runs; true as well where Slurm does not answer.
 
     Args:
-        job_id: As Slurm printed it.
+        job_id: As ``sbatch --parsable`` prints it: a number, and behind a semicolon a cluster where it is another one.
 
     Source:
         squeue(1). Tried: an ended job is first listed no more, and after MinJobAge "Invalid job id specified".
     """
-    ended = _run(["squeue", "--noheader", "--jobs", job_id, "--format", "%T"])
+    number, cluster = split_job_id(job_id)
+    ended = _run(["squeue", "--noheader", *cluster, "--jobs", number, "--format", "%T"])
     if ended is None:
         return True
     if ended.returncode != 0:
@@ -61,14 +96,30 @@ def is_in_queue(job_id: str) -> bool:
 
 def cancel_job(job_id: str) -> None:
     """Cancel a job; one that has ended is none of our concern."""
-    _run(["scancel", job_id])
+    number, cluster = split_job_id(job_id)
+    _run(["scancel", *cluster, number])
 
 
-def _run(words: list[str]) -> subprocess.CompletedProcess[str] | None:
+def split_job_id(job_id: str) -> tuple[str, list[str]]:
+    """Split ``5;alpha`` into the number and the option that names its cluster, which is empty without one."""
+    number, _, cluster = job_id.partition(";")
+    return number, [f"--clusters={cluster}"] if cluster else []
+
+
+def _run(
+    words: list[str], *, env: Mapping[str, str] | None = None, timeout_s: float = _TIMEOUT_S
+) -> subprocess.CompletedProcess[str] | None:
     """Run a command; None where it hangs or is not there."""
     try:
         return subprocess.run(  # noqa: S603 - the words are ours
-            words, capture_output=True, stdin=subprocess.DEVNULL, text=True, timeout=_TIMEOUT_S, check=False
+            words,
+            capture_output=True,
+            stdin=subprocess.DEVNULL,
+            text=True,
+            errors="replace",
+            env=env,
+            timeout=timeout_s,
+            check=False,
         )
     except (OSError, subprocess.TimeoutExpired):
         return None

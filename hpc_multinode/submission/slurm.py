@@ -1,26 +1,25 @@
-"""A job on Slurm: submitit writes the sbatch text and submits it.
+"""A job on Slurm: submitit writes the sbatch text, sbatch gets exactly that.
 
-The one place that uses names of submitit which are not public; ``tests/unit/submission`` fails when they move.
+The one place that uses names of submitit which are not public; ``tests/unit/submission`` fails when they move. Its own
+way of submitting is not taken: it takes any "job 12" of a banner for the id, and submits again after a time-out.
 """
 
 from __future__ import annotations
 
-import contextlib
-import io
 import os
 import re
 import shlex
 import shutil
+import sys
 import time
 from typing import TYPE_CHECKING, Any
 
 import submitit
-from submitit.core.utils import FailedJobError, FailedSubmissionError
 
 from hpc_multinode.errors import SubmissionError
 from hpc_multinode.runs import REPORT
-from hpc_multinode.slurm.commands import cancel_job, is_in_queue
-from hpc_multinode.slurm.leaking import is_leaking
+from hpc_multinode.slurm.commands import cancel_job, find_job_of_script, is_in_queue, submit_script
+from hpc_multinode.slurm.leaking import make_submission_env
 from hpc_multinode.submission.controller import Controller
 from hpc_multinode.submission.shell import (
     make_agent_command,
@@ -31,15 +30,28 @@ from hpc_multinode.submission.shell import (
 )
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Callable
 
     from hpc_multinode.plan import LaunchPlan
     from hpc_multinode.runs import RunFolder
 
+SCRIPT = "submission.sh"
 # How often a site's Slurm is asked for one job that somebody waits for, in seconds.
 _ASK_EVERY_S = 5.0
-_SUBMITTED = re.compile(r"^Submitted batch job (\d+)\b", re.MULTILINE)
-_PARSABLE = re.compile(r"^(\d+)(?:;\S+)?$", re.MULTILINE)
+# When to look for a job that may have got in, in seconds after the look before.
+_LOOK_AFTER_S = (0.0, 1.0, 3.0, 6.0)
+_SUBMITTED = re.compile(r"^Submitted batch job ([0-9]+)(?: on cluster (\S+))?\s*$", re.MULTILINE)
+_PARSABLE = re.compile(r"^([0-9]+)(?:;(\S+))?\s*$", re.MULTILINE)
+# Slurm's words for a controller that may have taken the job all the same.
+_NO_ANSWER = (
+    "timed out",
+    "Unable to contact slurm controller",
+    "Zero Bytes were transmitted",
+    "Transport endpoint",
+    "Communication connection failure",
+    "Connection reset",
+)
+_LOOK = "look with squeue --me --format='%i %o' | grep -F {script}"
 
 
 class _Executor(submitit.SlurmExecutor):
@@ -55,36 +67,13 @@ class _Executor(submitit.SlurmExecutor):
         """Let a text be rendered where there is no Slurm."""
         return 1
 
-    @property
-    def agent_command(self) -> str:
+    def render(self) -> str:
         # Our own srun line: submitit's cannot bear a % in a folder's name.
         srun = shlex.join(["srun", *make_log_options(), *make_srun_options(self._plan)])
-        return f"{srun} {make_agent_command(self._plan)}"
-
-    def render(self) -> str:
-        return self._make_submission_file_text(self.agent_command, "")
-
-    def submit_text(self) -> str:
-        job: submitit.Job[Any] = self._submit_command(self.agent_command)
-        return str(job.job_id)
-
-    def _make_submission_file_text(self, command: str, uid: str) -> str:
-        lines = super()._make_submission_file_text(command, uid).splitlines()
+        lines = self._make_submission_file_text(f"{srun} {make_agent_command(self._plan)}", "").splitlines()
         # What submitit always writes and nobody here has asked for: a signal 90 s before the end, its own variable.
         unasked = ["export SUBMITIT_EXECUTOR=", *(["#SBATCH --signal="] * ("signal" not in self._plan.sbatch))]
         return "\n".join(line for line in lines if not line.startswith(tuple(unasked))) + "\n"
-
-    def _make_submission_command(self, submission_file_path: Path) -> list[str]:
-        unset = [word for name in os.environ if _is_outer(name) for word in ("-u", name)]
-        return ["env", *unset, *super()._make_submission_command(submission_file_path)]
-
-    @staticmethod
-    def _get_job_id_from_submission_command(string: bytes | str) -> str:
-        text = string.decode() if isinstance(string, bytes) else string
-        found = _SUBMITTED.findall(text) or _PARSABLE.findall(text)
-        if not found:
-            raise FailedSubmissionError(f"sbatch names no job id; the job MAY be in the queue. It said: {text!r}")
-        return str(found[-1])
 
 
 def render_slurm(plan: LaunchPlan) -> str:
@@ -92,30 +81,75 @@ def render_slurm(plan: LaunchPlan) -> str:
     return _Executor(plan).render()
 
 
-def submit_slurm(plan: LaunchPlan, folder: RunFolder) -> str:
-    """Submit a plan and return its job id.
+def submit_slurm(plan: LaunchPlan, folder: RunFolder, *, sleep: Callable[[float], None] = time.sleep) -> str:
+    """Submit a plan and return its job id, with the cluster behind a semicolon where it is another one.
+
+    Args:
+        plan: The run.
+        folder: Its folder, already written.
+        sleep: Waits for so many seconds.
 
     Raises:
-        SubmissionError: sbatch refuses; the run folder is gone then.
+        SubmissionError: sbatch refuses, and the run folder is gone then; or nobody knows whether it took the job.
     """
     folder.make(folder.path / "submitit")
-    executor = _Executor(plan)
-    folder.write("submission.sh", executor.render().encode())
-    try:
-        with contextlib.redirect_stderr(io.StringIO()):  # submitit prints what is in the error as well
-            return executor.submit_text()
-    except FailedSubmissionError as error:
+    folder.write(SCRIPT, render_slurm(plan).encode())
+    script = folder.path / SCRIPT
+    ended = submit_script(str(script), env=make_submission_env(os.environ))
+    said = "sbatch did not answer within five minutes" if ended is None else ended.stderr.strip()
+    if ended is not None and ended.returncode == 0:
+        job_id = parse_job_id(ended.stdout) or find_job_of_script(str(script), user=plan.user)
+        if job_id is not None:
+            print(said, end="\n" if said else "", file=sys.stderr)  # noqa: T201 - a site's words to its people
+            return job_id
         raise SubmissionError(
-            what="sbatch gave an answer that is not understood", found=str(error), fix="look with squeue --me"
-        ) from None
-    except FailedJobError as error:
-        shutil.rmtree(folder.path)
-        words = [line.strip() for line in str(error).splitlines() if line.strip().startswith("sbatch:")]
-        raise SubmissionError(
-            what="sbatch refuses the job",
-            found="\n".join(words) or str(error),
-            fix="python -m hpc_multinode render shows what was sent; cluster=local runs on this machine",
-        ) from None
+            what="sbatch gave an answer that is not understood",
+            found=f"it names no job id; the job MAY be in the queue. It said: {ended.stdout.strip()!r}",
+            fix=_LOOK.format(script=shlex.quote(str(script))),
+        )
+    if ended is not None and not any(sign in said for sign in _NO_ANSWER):
+        raise _make_refusal(folder, said or ended.stdout.strip() or f"nothing, with exit code {ended.returncode}")
+    return _find_submitted(plan, str(script), said, sleep=sleep)
+
+
+def parse_job_id(said: str) -> str | None:
+    """Read the job's id from what sbatch printed: a number, or ``5;alpha`` where a cluster is named.
+
+    Args:
+        said: Its stdout; banners and a site's wrappers may have written into it too.
+    """
+    found = _SUBMITTED.findall(said) or _PARSABLE.findall(said)
+    if not found:
+        return None
+    number, cluster = found[-1]
+    return f"{number};{cluster}" if cluster else number
+
+
+def _make_refusal(folder: RunFolder, said: str) -> SubmissionError:
+    """Keep the script for a look at it, remove the run, and compose the error."""
+    kept = folder.path.with_name(f"{folder.path.name}.refused.sh")
+    (folder.path / SCRIPT).replace(kept)
+    shutil.rmtree(folder.path)
+    words = [line.strip() for line in said.splitlines() if line.strip().startswith("sbatch:")]
+    return SubmissionError(
+        what="sbatch refuses the job",
+        found="\n".join(words) or said,
+        fix=f"look at the script that was sent, {kept}; render --check tells more; cluster=local runs on this machine",
+    )
+
+
+def _find_submitted(plan: LaunchPlan, script: str, said: str, *, sleep: Callable[[float], None]) -> str:
+    """Look for a job that got in although sbatch was not told so; it is never submitted a second time."""
+    for wait_s in _LOOK_AFTER_S:
+        sleep(wait_s)
+        job_id = find_job_of_script(script, user=plan.user)
+        if job_id is not None:
+            return job_id
+    raise SubmissionError(
+        what="Slurm did not answer sbatch, and no job of this run is in the queue by now",
+        found=said,
+        fix=f"the job may still come: {_LOOK.format(script=shlex.quote(script))}; if there is none, submit again",
+    )
 
 
 def make_job_controller(job_id: str, folder: RunFolder) -> Controller:
@@ -153,7 +187,3 @@ def _make_parameters(plan: LaunchPlan) -> dict[str, Any]:
         # In the name of a log sbatch replaces %j and its like; a folder's own % is written twice.
         "additional_parameters": {**options, "output": f"{plan.run_dir.replace('%', '%%')}/submitit/%j_0_log.out"},
     }
-
-
-def _is_outer(name: str) -> bool:
-    return is_leaking(name) and not name.startswith("SBATCH_")

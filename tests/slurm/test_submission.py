@@ -12,6 +12,7 @@ from tests.conftest import PLAIN_CONFIG, WORKS, find_processes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from tests.slurm.conftest import EndedOnSlurm, OnSlurm
 
@@ -272,6 +273,9 @@ def test_refused_job_shows_slurms_words_and_leaves_nothing(on_slurm: OnSlurm) ->
     assert ended.err.startswith("error: sbatch refuses the job\n")
     assert "sbatch: error: invalid partition specified: nowhere" in ended.err
     assert ended.run_dirs == []
+    (script,) = (ended.cwd / "runs").iterdir()
+    assert f"look at the script that was sent, {script}" in ended.err
+    assert "#SBATCH --partition=nowhere" in script.read_text()
 
 
 def test_unknown_option_of_sbatch_is_refused_in_its_words(on_slurm: OnSlurm) -> None:
@@ -396,6 +400,76 @@ def test_nodes_share_nothing_but_the_run_folder(on_slurm: OnSlurm) -> None:
     ended = on_slurm.run(*on_slurm.plain("list_tmp", "nodes=2", "work.kwargs.run_id=mark", "env.TMPDIR=/tmp"))
     on_slurm.wait_for_end(ended.job_id)
     assert {rank: told["own"] for rank, told in ended.logged().items()} == {0: ["mark-0"], 1: ["mark-1"]}
+
+
+def test_percent_signs_in_the_folder_are_letters(on_slurm: OnSlurm) -> None:
+    """A run folder whose path looks like Slurm's patterns is where it was said to be, with the agents' logs in it."""
+    cwd = on_slurm.make_folder()
+    words = on_slurm.plain("plain", "nodes=2", "run_root=50%j/x%%t_%a", "run_id=r")
+    ended = on_slurm.run(*words, cwd=cwd)
+    assert on_slurm.wait_for_end(ended.job_id)["JobState"] == "COMPLETED"
+    run_dir = cwd / "50%j/x%%t_%a/r"
+    assert [path.name for path in cwd.iterdir() if "50" in path.name] == ["50%j"]
+    assert {path.name for path in (run_dir / "submitit").glob("*.out")} == {
+        f"{ended.job_id}_{task}_log.out" for task in (0, 1)
+    }
+    assert (run_dir / "attempt-0/rank1.log").exists()
+
+
+def test_a_tmpdir_of_the_login_side_is_replaced(on_slurm: OnSlurm) -> None:
+    """A TMPDIR that a node does not have is replaced there, and the agent says so; Slurm looks on the first node only."""
+    setup = "cluster.setup=['export TMPDIR=/login/only']"
+    words = on_slurm.plain("ranks.py:tell_env", "work.kwargs.prefixes=[TMPDIR,MINE]", "nodes=2", "env.MINE=a b=c;$d")
+    ended = on_slurm.run(*words, setup)
+    on_slurm.wait_for_end(ended.job_id)
+    assert ended.logged() == {rank: {"TMPDIR": "/tmp", "MINE": "a b=c;$d"} for rank in (0, 1)}  # noqa: S108
+    warning = "warning: TMPDIR=/login/only does not exist on this node, so workers get TMPDIR=/tmp"
+    assert warning in (ended.run_dir / "attempt-0/node1.log").read_text()
+
+
+def _wrap_sbatch(on_slurm: OnSlurm, folder: Path, text: str) -> dict[str, str]:
+    """Put an sbatch of a site's own before the real one, and return the variables by which it is found."""
+    on_slurm.write(folder, "bin/sbatch", f"#!/bin/bash\n{text}\n", mode=0o755)
+    path = on_slurm.cluster.run(["sh", "-c", "echo $PATH"]).stdout.strip()
+    return {"PATH": f"{folder}/bin:{path}"}
+
+
+def test_a_job_whose_answer_is_lost_is_found(on_slurm: OnSlurm) -> None:
+    """A call of sbatch times out although the job is in: it is found by its script's path, and not submitted twice."""
+    cwd = on_slurm.make_folder()
+    lost = 'echo x >> tries; /usr/bin/sbatch --hold "$@" >job; echo "sbatch: error: Socket timed out" >&2; exit 1'
+    env = _wrap_sbatch(on_slurm, cwd, lost)
+    ended = on_slurm.run(*on_slurm.plain("plain", "nodes=2"), cwd=cwd, env=env)
+    assert ended.code == 0, ended.err
+    assert (cwd / "job").read_text() == f"Submitted batch job {ended.job_id}\n"
+    assert (cwd / "tries").read_text() == "x\n"
+    on_slurm.cluster.run(["scancel", ended.job_id])
+
+
+@pytest.mark.parametrize(
+    "text", ['/usr/bin/sbatch --hold --parsable "$@"', 'echo max job 500; /usr/bin/sbatch --hold "$@"']
+)
+def test_a_sites_own_sbatch_is_understood(on_slurm: OnSlurm, text: str) -> None:
+    """A wrapper that prints a number alone, or a banner first, gives the right job."""
+    cwd = on_slurm.make_folder()
+    ended = on_slurm.run(*on_slurm.plain("plain"), cwd=cwd, env=_wrap_sbatch(on_slurm, cwd, text))
+    command = on_slurm.cluster.run(["squeue", "-h", "-j", ended.job_id, "-o", "%o"]).stdout.strip()
+    assert command == f"{ended.run_dir}/submission.sh"
+    on_slurm.cluster.run(["scancel", ended.job_id])
+
+
+def test_sbatch_variables_of_the_shell_do_not_count(on_slurm: OnSlurm) -> None:
+    """What the run asks for wins over ``SBATCH_*``, which are named on stderr."""
+    words = on_slurm.plain("plain", "resources.partition=urgent", "resources.sbatch.hold=true")
+    env = {"SBATCH_PARTITION": "short", "SBATCH_TIMELIMIT": "1", "SBATCH_EXCLUSIVE": "1"}
+    ended = on_slurm.run(*words, env=env)
+    job = on_slurm.cluster.job(ended.job_id)
+    assert (job["Partition"], job["TimeLimit"]) == ("urgent", "UNLIMITED")
+    assert "warning: SBATCH_PARTITION=short is left out: the run asks for --partition=urgent\n" in ended.err
+    assert [line.split()[1].partition("=")[0] for line in ended.err.splitlines()] == sorted(
+        ["SBATCH_PARTITION", "SBATCH_TIMELIMIT", "SBATCH_EXCLUSIVE"]
+    )
+    on_slurm.cluster.run(["scancel", ended.job_id])
 
 
 @pytest.fixture(scope="module")

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import submitit
-from submitit.core.utils import FailedJobError, FailedSubmissionError
 from submitit.local.local import Controller
 
 from hpc_multinode.config import Config, Mode
 from hpc_multinode.errors import ConfigError, SubmissionError
 from hpc_multinode.planning import make_plan
 from hpc_multinode.runs import RunFolder
+from hpc_multinode.slurm.commands import cancel_job, is_in_queue
 from hpc_multinode.submission.local import CONTROLLER_MODULE
 from hpc_multinode.submission.slurm import render_slurm, submit_slurm
 from tests.unit.facts import make_facts
@@ -32,8 +32,10 @@ HOSTILE += ["é", "-x"]
 
 FAKE_SBATCH = """#!{python}
 import json, os, sys
+times = json.load(open({dump!r}))["times"] + 1 if os.path.exists({dump!r}) else 1
+told = {{"argv": sys.argv[1:], "env": dict(os.environ), "script": open(sys.argv[-1]).read(), "times": times}}
 with open({dump!r}, "w") as file:
-    json.dump({{"argv": sys.argv[1:], "env": dict(os.environ), "script": open(sys.argv[-1]).read()}}, file)
+    json.dump(told, file)
 sys.stderr.write({err!r})
 sys.stdout.write({out!r})
 sys.exit({code})
@@ -82,8 +84,11 @@ def fake_sbatch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     return make
 
 
-def _submit(plan: LaunchPlan) -> str:
-    return submit_slurm(plan, RunFolder.create(plan, config_text=""))
+def _submit(plan: LaunchPlan, looks: list[float] | None = None) -> str:
+    """Submit; each look into the queue notes how long it would have waited."""
+    return submit_slurm(
+        plan, RunFolder.create(plan, config_text=""), sleep=[0.0].append if looks is None else looks.append
+    )
 
 
 # -- the text --------------------------------------------------------------------------------------------------------
@@ -236,13 +241,13 @@ def test_the_same_plan_gives_the_same_text(tmp_path: Path) -> None:
 
 
 def test_what_was_rendered_is_what_is_sent(tmp_path: Path, fake_sbatch: Any) -> None:
-    """The text goes to sbatch unchanged, by file alone, and it stays in the run folder."""
+    """The text goes to sbatch unchanged, by file alone, from the run folder, where it stays."""
     dump = fake_sbatch()
     plan = _plan(tmp_path, name="a 'b'", nodes=2)
     assert _submit(plan) == "4711"
     sent = json.loads(dump.read_text())
     assert sent["script"] == render_slurm(plan)
-    assert len(sent["argv"]) == 1
+    assert sent["argv"] == [f"{plan.run_dir}/submission.sh"]
     assert Path(plan.run_dir, "submission.sh").read_text() == sent["script"]
 
 
@@ -250,25 +255,39 @@ def test_what_was_rendered_is_what_is_sent(tmp_path: Path, fake_sbatch: Any) -> 
     ("out", "job_id"),
     [
         ("Submitted batch job 4711\n", "4711"),
-        ("Submitted batch job 4711 on cluster alps\n", "4711"),
+        ("Submitted batch job 4711 on cluster alps\n", "4711;alps"),
         ("4711\n", "4711"),
-        ("4711;alps\n", "4711"),
+        ("4711;alps\n", "4711;alps"),
         ("Welcome to ALPS, 2026\nyour job 99 was great\nSubmitted batch job 4711\nBye 12\n", "4711"),
+        ("Quota: max job 500 per user\nSubmitted batch job 999\n", "999"),
         ("2026\nSubmitted batch job 4711\n2027\n", "4711"),
-        ("Welcome\n4711;alps\n", "4711"),
+        ("Welcome\n4711;alps\n", "4711;alps"),
+        ("Submitted batch job 4711 \r\n", "4711"),
     ],
 )
 def test_the_job_id_is_found_among_banners(tmp_path: Path, fake_sbatch: Any, out: str, job_id: str) -> None:
-    """A site's wrapper may print more than Slurm does."""
+    """A site's wrapper may print more than Slurm does; the cluster is kept for later calls."""
     fake_sbatch(out)
     assert _submit(_plan(tmp_path)) == job_id
 
 
-def test_warnings_of_sbatch_do_no_harm(tmp_path: Path, fake_sbatch: Any, capfd: pytest.CaptureFixture[str]) -> None:
-    """What sbatch says on stderr of a job that it takes is no error."""
+@pytest.mark.parametrize("command", ["squeue", "scancel"])
+def test_later_calls_go_to_the_jobs_cluster(tmp_path: Path, fake_sbatch: Any, command: str) -> None:
+    """A job on another cluster is asked for and cancelled there."""
+    fake_sbatch()
+    program, told = tmp_path / "bin" / command, tmp_path / "told"
+    program.write_text(f'#!/bin/sh\necho "$@" > {told}\n')
+    program.chmod(0o755)
+    cancel_job("5;alpha") if command == "scancel" else is_in_queue("5;alpha")
+    assert told.read_text().split()[-2:] in (["--clusters=alpha", "5"], ["--format", "%T"])
+    assert "--clusters=alpha" in told.read_text().split()
+
+
+def test_warnings_of_sbatch_are_shown(tmp_path: Path, fake_sbatch: Any, capfd: pytest.CaptureFixture[str]) -> None:
+    """What sbatch says on stderr of a job that it takes is no error, and reaches the person."""
     fake_sbatch(err="sbatch: lua: Submitted batch job 1\n")
     assert _submit(_plan(tmp_path)) == "4711"
-    assert capfd.readouterr().out == ""
+    assert capfd.readouterr() == ("", "sbatch: lua: Submitted batch job 1\n")
 
 
 @pytest.mark.parametrize("out", ["", "hello\n", "job 4711 maybe\n"])
@@ -279,15 +298,15 @@ def test_an_answer_without_an_id_keeps_the_run_folder(tmp_path: Path, fake_sbatc
     with pytest.raises(SubmissionError) as caught:
         _submit(plan)
     assert caught.value.what == "sbatch gave an answer that is not understood"
-    assert caught.value.found == f"sbatch names no job id; the job MAY be in the queue. It said: {out.strip()!r}"
-    assert caught.value.fix == "look with squeue --me"
+    assert caught.value.found == f"it names no job id; the job MAY be in the queue. It said: {out.strip()!r}"
+    assert caught.value.fix == f"look with squeue --me --format='%i %o' | grep -F {plan.run_dir}/submission.sh"
     assert Path(plan.run_dir, "plan.json").exists()
 
 
 def test_a_refusal_is_told_in_sbatchs_words(
     tmp_path: Path, fake_sbatch: Any, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """The lines of sbatch itself, once, and no run folder is left."""
+    """The lines of sbatch itself, once, and no run folder is left but the script, whose path is told."""
     fake_sbatch(
         out="",
         err="banner\nsbatch: error: invalid partition specified: x\nsbatch: error: Batch job submission failed\n",
@@ -300,24 +319,76 @@ def test_a_refusal_is_told_in_sbatchs_words(
     assert caught.value.found == (
         "sbatch: error: invalid partition specified: x\nsbatch: error: Batch job submission failed"
     )
-    assert caught.value.fix == "python -m hpc_multinode render shows what was sent; cluster=local runs on this machine"
+    kept = Path(f"{plan.run_dir}.refused.sh")
+    assert str(kept) in caught.value.fix
+    assert kept.read_text() == render_slurm(plan)
     assert not Path(plan.run_dir).exists()
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_refusal_in_other_words_is_told_as_it_is(tmp_path: Path, fake_sbatch: Any) -> None:
+@pytest.mark.parametrize(
+    ("out", "err", "found"),
+    [
+        ("", "site policy: no project\n", "site policy: no project"),
+        ("no\n", "", "no"),
+        ("", "", "nothing, with exit code 3"),
+    ],
+)
+def test_a_refusal_in_other_words_is_told_as_it_is(
+    tmp_path: Path, fake_sbatch: Any, out: str, err: str, found: str
+) -> None:
     """A wrapper's words are kept where sbatch itself said nothing."""
-    fake_sbatch(out="", err="site policy: no project\n", code=1)
+    fake_sbatch(out=out, err=err, code=3)
     with pytest.raises(SubmissionError) as caught:
         _submit(_plan(tmp_path))
-    assert caught.value.found == "site policy: no project"
+    assert caught.value.found == found
+
+
+TIMED_OUT = "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        ("", TIMED_OUT, 1),
+        ("", "sbatch: error: Unable to contact slurm controller (connect failure)", 1),
+        ("huh", "", 0),
+    ],
+)
+def test_a_job_that_got_in_after_all_is_found(tmp_path: Path, fake_sbatch: Any, answer: tuple[str, str, int]) -> None:
+    """A job whose answer was lost is known by its script's path; sbatch is asked once."""
+    dump, looks = fake_sbatch(*answer), []
+    plan = _plan(tmp_path / "a b")
+    squeue = tmp_path / "bin/squeue"
+    squeue.write_text(f"#!/bin/sh\necho '12 /other.sh'\necho '77 {plan.run_dir}/submission.sh'\n")
+    squeue.chmod(0o755)
+    assert _submit(plan, looks) == "77"
+    assert len(looks) <= 1
+    assert json.loads(dump.read_text())["times"] == 1
+    assert Path(plan.run_dir).exists()
+
+
+def test_without_an_answer_nothing_is_submitted_twice(tmp_path: Path, fake_sbatch: Any) -> None:
+    """Where no job shows within seconds the person decides, and the run folder stays for a job that comes late."""
+    dump, looks = fake_sbatch("", TIMED_OUT, 1), []
+    plan = _plan(tmp_path)
+    with pytest.raises(SubmissionError) as caught:
+        _submit(plan, looks)
+    assert caught.value.what == "Slurm did not answer sbatch, and no job of this run is in the queue by now"
+    assert caught.value.found == TIMED_OUT
+    assert f"grep -F {plan.run_dir}/submission.sh; if there is none, submit again" in caught.value.fix
+    assert caught.value.exit_code == 2
+    assert sum(looks) == 10
+    assert json.loads(dump.read_text())["times"] == 1
+    assert Path(plan.run_dir).exists()
 
 
 def test_the_outer_job_does_not_reach_sbatch(tmp_path: Path, fake_sbatch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Variables of an outer job or launcher are unset; the person's own, sbatch's and Slurm's place are kept."""
-    outer = ["SLURM_JOB_ID", "SLURM_NTASKS", "SLURM_MEM_PER_NODE", "RANK", "WORLD_SIZE", "MASTER_ADDR",
-             "TORCHELASTIC_RUN_ID"]  # fmt: skip
-    kept = ["SBATCH_ACCOUNT", "SLURM_CONF", "MY_OWN"]
+    """An outer job's or launcher's variables and sbatch's options are left out; the person's and Slurm's place stay."""
+    outer = ["SLURM_JOB_ID", "SLURM_NTASKS", "SLURM_MEM_PER_NODE", "SLURM_CPU_BIND", "SLURM_TRES_PER_TASK", "RANK",
+             "SLURM_EXPORT_ENV", "SRUN_CPUS_PER_TASK", "PMIX_RANK", "PMI_RANK", "WORLD_SIZE", "MASTER_ADDR",
+             "TORCHELASTIC_RUN_ID", "SBATCH_ACCOUNT", "SBATCH_PARTITION"]  # fmt: skip
+    kept = ["SLURM_CONF", "MY_OWN"]
     for name in (*outer, *kept):
         monkeypatch.setenv(name, "7 'x'")
     dump = fake_sbatch()
@@ -336,25 +407,19 @@ def test_the_environment_of_the_caller_stays(tmp_path: Path, fake_sbatch: Any, m
 
 
 def test_the_folder_of_submitit_is_private(tmp_path: Path, fake_sbatch: Any) -> None:
-    """Logs of the agents are the person's alone."""
+    """Logs of the agents are the person's alone, and so is the script."""
     fake_sbatch()
     plan = _plan(tmp_path)
     _submit(plan)
     assert Path(plan.run_dir, "submitit").stat().st_mode & 0o777 == 0o700
+    assert Path(plan.run_dir, "submission.sh").stat().st_mode & 0o777 == 0o600
 
 
 # -- the private names of submitit -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("name", "parameters"),
-    [
-        ("_make_submission_file_text", ["self", "command", "uid"]),
-        ("_make_submission_command", ["self", "submission_file_path"]),
-        ("_get_job_id_from_submission_command", ["string"]),
-        ("_submit_command", ["self", "command"]),
-        ("affinity", []),
-    ],
+    ("name", "parameters"), [("_make_submission_file_text", ["self", "command", "uid"]), ("affinity", [])]
 )
 def test_submitits_executor_has_the_methods_that_we_use(name: str, parameters: list[str]) -> None:
     """A release that renames or changes one of them is noticed here, not on a cluster."""
@@ -362,20 +427,8 @@ def test_submitits_executor_has_the_methods_that_we_use(name: str, parameters: l
     assert list(inspect.signature(method).parameters) == parameters
 
 
-def test_submitits_own_command_is_sbatch_and_a_file(tmp_path: Path) -> None:
-    """Our words are put in front of these two."""
-
-    class Executor(submitit.SlurmExecutor):
-        @classmethod
-        def affinity(cls) -> int:
-            return 1
-
-    command = Executor(folder=tmp_path)._make_submission_command(Path("/x.sh"))  # noqa: SLF001 - what is tested
-    assert command == ["sbatch", "/x.sh"]
-
-
-def test_submitits_text_holds_the_signal_line_that_we_remove(tmp_path: Path) -> None:
-    """If submitit no longer writes it, our filter can go."""
+def test_submitits_text_holds_the_lines_that_we_remove(tmp_path: Path) -> None:
+    """If submitit no longer writes them, our filter can go."""
 
     class Executor(submitit.SlurmExecutor):
         @classmethod
@@ -385,15 +438,10 @@ def test_submitits_text_holds_the_signal_line_that_we_remove(tmp_path: Path) -> 
     executor = Executor(folder=tmp_path)
     executor.update_parameters(
         job_name="x", time=None, wckey=None, nodes=1, ntasks_per_node=1, stderr_to_stdout=True, setup=None,
-        teardown=None, srun_args=[], additional_parameters={},
+        teardown=None, use_srun=False, additional_parameters={},
     )  # fmt: skip
-    text = executor._make_submission_file_text("cmd", "")  # noqa: SLF001
-    assert [line for line in text.splitlines() if "signal" in line] == ["#SBATCH --signal=USR2@90"]
-
-
-def test_submitits_errors_can_be_told_apart() -> None:
-    """A refusal and an answer that is not understood are two exceptions, neither a kind of the refusal."""
-    assert not issubclass(FailedSubmissionError, FailedJobError)
+    lines = executor._make_submission_file_text("cmd", "").splitlines()  # noqa: SLF001
+    assert {"#SBATCH --signal=USR2@90", "export SUBMITIT_EXECUTOR=slurm", "cmd"} <= set(lines)
 
 
 def test_submitits_local_program_reads_our_variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
