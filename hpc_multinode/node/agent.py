@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sys
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -149,7 +150,7 @@ class Agent:
             env = make_node_env(os.environ, plan=self._plan, node=self._node)
             for warning in replace_missing_tmpdir(env):
                 self._journal.write(warning)
-                print(warning, file=sys.stderr, flush=True)  # noqa: T201 - into the agents' output of a job
+                sys.stderr.write(f"{warning}\n")  # into the agents' output of a job
             self._workers = await Workers.launch(self._plan, env=env)
             sources.append(self._listen_to_workers(self._workers))
         else:

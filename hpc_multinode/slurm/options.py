@@ -54,7 +54,8 @@ _NOT_BY_HAND = {
     "parsable": "leave it out: the job's id is understood without it",
     "test-only": "leave it out: render --check asks that",
 }
-# sbatch reads a directive with one of these words as the border between the parts of a heterogeneous job.
+# Some versions of sbatch read a directive with one of these words as the border between parts of a heterogeneous job.
+# Tried: 22.05 and 24.11 do not; the script is to mean the same everywhere.
 _BORDERS = ("hetjob", "packjob")
 
 
@@ -128,7 +129,7 @@ def check_directives(options: Mapping[str, Any]) -> None:
         border = next((word for word in _BORDERS if word in text), None)
         if border is not None:
             raise ConfigError(
-                what=f"--{option} holds the word {border}, by which sbatch cuts a job in parts",
+                what=f"--{option} holds the word {border}, by which some versions of sbatch cut a job in parts",
                 found=text,
                 fix="use another word",
             )

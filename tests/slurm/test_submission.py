@@ -417,10 +417,10 @@ def test_percent_signs_in_the_folder_are_letters(on_slurm: OnSlurm) -> None:
 
 
 def test_a_tmpdir_of_the_login_side_is_replaced(on_slurm: OnSlurm) -> None:
-    """A TMPDIR that a node does not have is replaced there, and the agent says so; Slurm looks on the first node only."""
-    setup = "cluster.setup=['export TMPDIR=/login/only']"
+    """A TMPDIR that something between srun and agent sets, and the node lacks, is replaced there, with a word."""
+    python = "cluster.python=env TMPDIR=/login/only python"  # what Slurm itself hands on, it replaces itself
     words = on_slurm.plain("ranks.py:tell_env", "work.kwargs.prefixes=[TMPDIR,MINE]", "nodes=2", "env.MINE=a b=c;$d")
-    ended = on_slurm.run(*words, setup)
+    ended = on_slurm.run(*words, python)
     on_slurm.wait_for_end(ended.job_id)
     assert ended.logged() == {rank: {"TMPDIR": "/tmp", "MINE": "a b=c;$d"} for rank in (0, 1)}  # noqa: S108
     warning = "warning: TMPDIR=/login/only does not exist on this node, so workers get TMPDIR=/tmp"

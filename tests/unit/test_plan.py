@@ -196,7 +196,7 @@ def test_the_name_is_given_or_the_files() -> None:
     assert make_run_name(Config(), None) == "work"
 
 
-@given(st.text(max_size=300))
+@given(st.text(max_size=300).filter(lambda name: "hetjob" not in name and "packjob" not in name))
 def test_a_run_id_is_safe_as_a_folder(name: str) -> None:
     """Whatever the name: no slash, blank or leading dot or dash, within a file system's limit, and taken by a plan."""
     run_id = make_run_id(name, "20260101-000000", "abcd")
@@ -453,7 +453,7 @@ def test_refuses_a_line_break_in_an_option() -> None:
 def test_refuses_sbatchs_word_for_a_border(values: dict[str, str], word: str) -> None:
     """In a directive the word hetjob begins the next part of a heterogeneous job."""
     error = _refuse({key: text.format(word) for key, text in values.items()})
-    assert f"holds the word {word}, by which sbatch cuts a job in parts" in error.what
+    assert f"holds the word {word}, by which some versions of sbatch cut a job in parts" in error.what
 
 
 def test_a_run_on_this_machine_may_be_named_so() -> None:
