@@ -8,6 +8,8 @@ from __future__ import annotations
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parent
+# In the run folder of a run in a container: a link to the package, without what else lies beside it on this machine.
+AGENT_FOLDER = "agent"
 
 
 def find_asset(name: str) -> Path:

@@ -97,6 +97,14 @@ class ClusterConfig:
     setup: list[str] = field(default_factory=list)
     # Shell lines after the agents have ended.
     teardown: list[str] = field(default_factory=list)
+    # Pieces of sbatch_templates by name, one or a list: set-up (modules, conda, venv) and at most one wrapper of the
+    # agents (plain, apptainer, pyxis).
+    template: Any = field(default=None, metadata=TEXT)
+    # Values for these pieces, such as modules: [gcc, cuda].
+    vars: dict[str, Any] = field(default_factory=dict)
+    # Image in which the agents and workers run, by the wrapper apptainer where template names no other; null: none.
+    # python is then python3, the image's.
+    container: str | None = None
     # How the site wants to be asked for GPUs: gpus-per-node or gres.
     gpu_option: str = "gpus-per-node"
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 GROUPS = ("strategy", "resources", "cluster", "experiment")
 # Keys under these are the person's own, so they need no + in front.
-OPEN_KEYS = ("work.kwargs", "env", "resources.sbatch")
+OPEN_KEYS = ("work.kwargs", "env", "resources.sbatch", "cluster.vars")
 
 
 @functools.cache

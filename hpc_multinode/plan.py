@@ -7,7 +7,7 @@ and the nodes read it back from the run folder.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ class Facts:
         devices: GPUs that this machine, or this node of the allocation, shows, as opaque strings.
         num_cpus: CPUs that this process may use. Count, at least 1.
         python_path: Folders of the submitting process that a plain interpreter would not have on ``sys.path``.
+        pieces: Texts of ``sbatch_templates`` by path, the person's first; empty where none is asked for.
     """
 
     run_id: str
@@ -41,6 +42,7 @@ class Facts:
     devices: tuple[str, ...]
     num_cpus: int
     python_path: tuple[str, ...]
+    pieces: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +94,10 @@ class LaunchPlan:
         mode: ``slurm``, ``step``, ``allocation``, ``local`` or ``debug``.
         cwd: Working directory of the workers.
         python: Shell words that start Python on the nodes.
+        container: Image in which the agents run, or None.
+        wrapper: Path of the piece that starts the agents, or None where nothing stands around them.
+        pieces: Texts of ``sbatch_templates`` by path, where there is a wrapper.
+        template_vars: The person's values for it.
         num_nodes: Nodes. Count, at least 1.
         local_world_size: Workers a node. Count, at least 1.
         node_devices: On this machine, the devices of each node; elsewhere None, the cluster gives them.
@@ -124,6 +130,10 @@ class LaunchPlan:
     mode: str
     cwd: str
     python: str
+    container: str | None
+    wrapper: str | None
+    pieces: dict[str, str]
+    template_vars: dict[str, Any]
     num_nodes: int
     local_world_size: int
     node_devices: tuple[tuple[str, ...], ...] | None

@@ -13,10 +13,12 @@ from hpc_multinode.errors import ConfigError
 from hpc_multinode.plan import Facts, LaunchPlan, StrategyPlan, WorkPlan
 from hpc_multinode.slurm.leaking import LEAKING_NAMES
 from hpc_multinode.slurm.options import check_directives, count_gpus_asked, make_sbatch_options
+from hpc_multinode.surroundings import choose_wrapper, make_agent_command, make_setup_lines
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from hpc_multinode.config import ClusterConfig
     from hpc_multinode.work import WorkTarget
 
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -77,13 +79,18 @@ def make_plan(
     if mode is Mode.slurm:
         check_directives({**sbatch, "output": run_dir})
     _check_run_dir(run_dir, mode)
-    return LaunchPlan(
+    wrapper = choose_wrapper(config.cluster, facts.pieces)
+    plan = LaunchPlan(
         run_id=run_id,
         name=name,
         run_dir=run_dir,
         mode=mode.value,
         cwd=facts.cwd,
-        python=config.cluster.python or shlex.quote(facts.python),
+        python=_choose_python(config.cluster, facts),
+        container=config.cluster.container,
+        wrapper=wrapper,
+        pieces=facts.pieces if wrapper is not None else {},
+        template_vars=dict(config.cluster.vars) if wrapper is not None else {},
         num_nodes=num_nodes,
         local_world_size=workers,
         node_devices=_share_devices(config, facts, num_nodes) if is_local else None,
@@ -92,7 +99,7 @@ def make_plan(
         env=_make_env(config.env),
         sbatch=sbatch,
         srun_args=tuple(config.resources.srun_args),
-        setup=tuple(config.cluster.setup),
+        setup=make_setup_lines(config, facts.pieces, cwd=facts.cwd, num_nodes=num_nodes),
         teardown=tuple(config.cluster.teardown),
         is_private=config.private,
         keeps_results=keeps_results,
@@ -118,6 +125,13 @@ def make_plan(
             fabric_cli=config.strategy.fabric_cli,
         ),
     )
+    make_agent_command(plan)  # what cannot be started is refused now
+    return plan
+
+
+def _choose_python(cluster: ClusterConfig, facts: Facts) -> str:
+    # This machine's interpreter is not the image's.
+    return cluster.python or (shlex.quote(facts.python) if cluster.container is None else "python3")
 
 
 def _check_ranges(config: Config) -> None:

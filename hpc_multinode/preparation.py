@@ -9,6 +9,7 @@ import os
 import secrets
 import shutil
 import sys
+from dataclasses import replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,9 @@ from hpc_multinode.plan import Facts, LaunchPlan
 from hpc_multinode.planning import make_plan, make_run_id, make_run_name
 from hpc_multinode.slurm.environment import has_job, is_plain_step, parse_allocated_nodes, parse_gpus_on_node
 from hpc_multinode.source import check_call, check_class, check_imports
+from hpc_multinode.surroundings import has_pieces
+from hpc_multinode.templates import FOLDER as PIECES
+from hpc_multinode.templates import read_pieces
 from hpc_multinode.work import WorkTarget, find_target
 
 if TYPE_CHECKING:
@@ -41,6 +45,7 @@ def prepare_plan(
     python_path: Sequence[str] = (),
     has_own_object: bool = False,
     place: NodeContext | None = None,
+    config_dirs: Sequence[Path] = (),
 ) -> LaunchPlan:
     """Turn a configuration into a plan that is known to be sound.
 
@@ -50,6 +55,7 @@ def prepare_plan(
         python_path: Folders that workers need on ``sys.path`` beside a plain interpreter's own.
         has_own_object: The work is an object of the calling process and travels in the run folder.
         place: This process's place in the step that it is in, where it is to be the agent itself.
+        config_dirs: The person's configuration folders, whose ``sbatch_templates`` come before ours.
 
     Raises:
         ConfigError: A value is wrong.
@@ -62,14 +68,23 @@ def prepare_plan(
     executor = _find_executor(config, cwd)
     folders = executor.folders if executor else ()
     facts = _gather_facts(config, target, cwd=cwd, python_path=(*folders, *python_path), place=place)
+    if has_pieces(config.cluster):
+        facts = replace(facts, pieces=read_pieces(find_piece_folders(config_dirs)))
     plan = make_plan(config, facts=facts, target=target, executor=executor, keeps_results=has_own_object)
-    if config.cluster.python is None:  # the nodes run this very interpreter, so what it lacks they lack
+    is_ours = config.cluster.python is None and config.cluster.container is None
+    if is_ours:  # the nodes run this very interpreter, so what it lacks they lack
         check_modules(plan.strategy.preload, folders=plan.work.folders, wanted_by=f"strategy={plan.strategy.name}")
     if target is not None:
-        if config.cluster.python is None:
+        if is_ours:
             check_imports(target)
         check_call(target, args=plan.work.args, kwargs=plan.work.kwargs)
     return plan
+
+
+def find_piece_folders(config_dirs: Sequence[Path]) -> tuple[Path, ...]:
+    """List the folders of ``sbatch_templates``, the strongest first: the person's, then ours."""
+    own = [folder / PIECES for folder in config_dirs]
+    return (*(folder for folder in own if folder.is_dir()), find_asset(PIECES))
 
 
 def _find_work(config: Config, cwd: Path) -> WorkTarget:

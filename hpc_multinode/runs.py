@@ -15,6 +15,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from hpc_multinode.assets import AGENT_FOLDER, PACKAGE
 from hpc_multinode.errors import ConfigError
 from hpc_multinode.plan import LaunchPlan
 
@@ -95,6 +96,9 @@ class RunFolder:
         try:
             for name, content in {**files, _PLAN: plan.to_json().encode()}.items():
                 folder.write(name, content)
+            if plan.container is not None:
+                folder.make(folder.path / AGENT_FOLDER)
+                (folder.path / AGENT_FOLDER / PACKAGE.name).symlink_to(PACKAGE)
         except OSError as error:
             shutil.rmtree(folder.path)
             raise ConfigError(

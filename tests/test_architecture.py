@@ -16,7 +16,7 @@ MODULES = sorted(path for path in PACKAGE.rglob("*.py") if not {"conf", "example
 # Each part of the package, and the parts it may import. What stands in no list may import nothing of the package.
 SHARED = {"errors", "context", "arguments", "ports", "devices", "plan", "config", "report", "runs", "slurm"}
 SHARED |= {"assets", "person", "logs"}
-LOGIN = SHARED | {"planning", "work", "source", "modules", "preparation"}
+LOGIN = SHARED | {"planning", "work", "source", "modules", "preparation", "surroundings", "templates"}
 ALLOWED = {
     "slurm": {"errors", "context", "ports", "devices", "config"},
     "ports": {"errors", "slurm"},
@@ -26,11 +26,13 @@ ALLOWED = {
     "plan": {"config"},
     "report": {"errors", "logs", "advice"},
     "advice": {"report"},
-    "runs": {"errors", "plan"},
+    "runs": {"assets", "errors", "plan"},
     "modules": {"errors"},
     "source": {"errors", "arguments", "modules", "work"},
     "work": {"errors", "modules", "source"},
-    "planning": {"errors", "config", "plan", "slurm", "work"},
+    "templates": {"errors"},
+    "surroundings": {"assets", "errors", "config", "plan", "templates"},
+    "planning": {"errors", "config", "plan", "slurm", "work", "surroundings"},
     "keys": {"errors", "config"},
     "overrides": {"errors", "keys"},
     "compose_errors": {"errors", "keys"},
@@ -38,11 +40,11 @@ ALLOWED = {
     "executors": SHARED,
     "node": SHARED | {"executors", "logs"},
     "preparation": LOGIN,
-    "submission": SHARED | {"node", "logs"},
+    "submission": SHARED | {"node", "logs", "surroundings", "templates"},
     "yaml_files": {"keys"},
     "launching": SHARED | {"submission", "preparation"},
     "multinode": SHARED | {"compose", "preparation", "launching", "submission"},
-    "cli": SHARED | {"compose", "preparation", "launching", "submission", "node"},
+    "cli": SHARED | {"compose", "preparation", "launching", "submission", "node", "templates"},
 }
 
 

@@ -33,7 +33,7 @@ def test_wheel_holds_everything_inside_the_package(wheel: Path) -> None:
     assert {top for top in tops if not top.endswith(".dist-info")} == {"hpc_multinode"}
     for needed in (
         "conf/config.yaml", "conf/strategy/lite.yaml", "examples/pytorch_ddp.py", "sbatch_templates/README.md",
-        "py.typed", "cli/help.txt",
+        "sbatch_templates/multinode.sbatch", "sbatch_templates/wrapper/apptainer.sh.j2", "py.typed", "cli/help.txt",
     ):  # fmt: skip
         assert f"hpc_multinode/{needed}" in names
 

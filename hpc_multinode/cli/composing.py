@@ -50,4 +50,5 @@ def make_plan_from(line: CommandLine, *, place: NodeContext | None = None) -> tu
     """
     config = compose_from(line)
     text = render_config(config)
-    return prepare_plan(config, cwd=find_cwd(), place=place), text
+    dirs = find_config_dirs(line.config_dirs, os.environ)
+    return prepare_plan(config, cwd=find_cwd(), place=place, config_dirs=dirs), text

@@ -18,8 +18,13 @@ if TYPE_CHECKING:
 
 VERBS = ("submit", "render", "context")
 _WITH_JSON = ("context",)
-_FLAGS = {"--help": "wants_help", "-h": "wants_help", "--version": "wants_version", "--json": "wants_json"}
-_OPTIONS = ("--help", "--version", "--config-dir", "--json")
+_WITH_SCRIPT = ("render",)
+_FLAGS = {
+    "--help": "wants_help", "-h": "wants_help", "--version": "wants_version", "--json": "wants_json",
+    "--standalone": "is_standalone",
+}  # fmt: skip
+_ONLY_WITH = {"--json": _WITH_JSON, "--standalone": _WITH_SCRIPT}
+OPTIONS = ("--help", "--version", "--config-dir", "--json", "--standalone")
 
 
 @dataclass(slots=True)
@@ -34,6 +39,7 @@ class CommandLine:
         wants_help: ``--help`` was among the words.
         wants_version: ``--version`` was.
         wants_json: ``--json`` was.
+        is_standalone: ``--standalone`` was.
     """
 
     verb: str = "submit"
@@ -43,6 +49,7 @@ class CommandLine:
     wants_help: bool = False
     wants_version: bool = False
     wants_json: bool = False
+    is_standalone: bool = False
 
 
 def run(argv: Sequence[str]) -> int:
@@ -87,7 +94,7 @@ def parse_command_line(argv: Sequence[str]) -> CommandLine:
         line.verb = _require_verb(words.pop(place))
     while words:
         word = words.pop(0)
-        if word in _FLAGS and (word != "--json" or line.verb in _WITH_JSON):
+        if word in _FLAGS and line.verb in _ONLY_WITH.get(word, VERBS):
             setattr(line, _FLAGS[word], True)
         elif word == "--config-dir" and words:
             line.config_dirs.append(words.pop(0))
@@ -126,12 +133,13 @@ def _require_verb(word: str) -> str:
 def _unknown_option(word: str) -> ConfigError:
     if word == "--config-dir":
         return ConfigError(what="--config-dir names no folder", found="it is the last word", fix="--config-dir FOLDER")
-    if word == "--json":
-        return ConfigError(what="this verb has no --json", found=word, fix=f"it goes with {', '.join(_WITH_JSON)}")
+    if word in _ONLY_WITH:
+        fix = f"it goes with {', '.join(_ONLY_WITH[word])}"
+        return ConfigError(what=f"this verb has no {word}", found=word, fix=fix)
     if word in ("-m", "--multirun"):
         return ConfigError(
             what="sweeps are not supported by this version", found=word, fix="start one run for each point"
         )
-    close = difflib.get_close_matches(word.partition("=")[0], _OPTIONS, n=1)
-    fix = f"did you mean {close[0]}?" if close else f"options are {', '.join(_OPTIONS)}; everything else is key=value"
+    close = difflib.get_close_matches(word.partition("=")[0], OPTIONS, n=1)
+    fix = f"did you mean {close[0]}?" if close else f"options are {', '.join(OPTIONS)}; everything else is key=value"
     return ConfigError(what=f"unknown option {word.partition('=')[0]}", found=word, fix=fix)

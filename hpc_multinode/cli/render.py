@@ -2,21 +2,37 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING
 
 from hpc_multinode.cli.composing import make_plan_from
+from hpc_multinode.compose import find_config_dirs
 from hpc_multinode.launching import warn_of_left_out
+from hpc_multinode.preparation import find_piece_folders
 from hpc_multinode.submission.slurm import render_slurm
+from hpc_multinode.templates import read_pieces
 
 if TYPE_CHECKING:
     from hpc_multinode.cli.main import CommandLine
+    from hpc_multinode.plan import LaunchPlan
 
 
 def run(line: CommandLine) -> int:
     """Print the text and return 0."""
+    typed = list(line.overrides)
     line.overrides.append("cluster.mode=slurm")
     plan, _ = make_plan_from(line)
     warn_of_left_out(plan)
-    sys.stdout.write(render_slurm(plan))
+    sys.stdout.write(_render_standalone(line, plan, typed) if line.is_standalone else render_slurm(plan))
     return 0
+
+
+def _render_standalone(line: CommandLine, plan: LaunchPlan, typed: list[str]) -> str:
+    from hpc_multinode.submission.standalone import render_standalone  # noqa: PLC0415 - only where it is asked for
+
+    named = find_config_dirs(line.config_dirs, os.environ)
+    folders = [f"--config-dir={folder}" for folder in named]
+    argv = [] if line.script_argv is None else ["--", *line.script_argv]
+    words = [*folders, *typed, "cluster.mode=step", *argv]
+    return render_standalone(plan, read_pieces(find_piece_folders(named)), python=sys.executable, words=words)

@@ -14,11 +14,6 @@ if TYPE_CHECKING:
 _SRUN_WAIT_S = 60
 
 
-def make_agent_command(plan: LaunchPlan) -> str:
-    """Return the shell words that start one agent; its working directory is to be the run folder."""
-    return f"{plan.python} -m hpc_multinode.node {shlex.quote(plan.run_dir)}"
-
-
 def make_setup(lines: Sequence[str]) -> list[str]:
     """Wrap set-up lines so that one that fails ends the script and says which it was.
 

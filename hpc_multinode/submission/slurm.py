@@ -22,12 +22,12 @@ from hpc_multinode.slurm.commands import cancel_job, find_job_of_script, is_in_q
 from hpc_multinode.slurm.leaking import make_submission_env
 from hpc_multinode.submission.controller import Controller
 from hpc_multinode.submission.shell import (
-    make_agent_command,
     make_log_options,
     make_setup,
     make_srun_options,
     make_teardown,
 )
+from hpc_multinode.surroundings import make_agent_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,7 +58,7 @@ class _Executor(submitit.SlurmExecutor):
     """submitit's executor with our agent as its command, and the sbatch text as asked for."""
 
     def __init__(self, plan: LaunchPlan) -> None:
-        super().__init__(folder=f"{plan.run_dir}/submitit", python=plan.python)
+        super().__init__(folder=f"{plan.run_dir}/submitit")
         self._plan = plan
         self.update_parameters(**_make_parameters(plan))
 

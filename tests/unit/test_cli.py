@@ -15,7 +15,7 @@ import pytest
 import hpc_multinode.launching  # noqa: F401 - before a test replaces sys.stdout
 from hpc_multinode import __version__
 from hpc_multinode.cli import run
-from hpc_multinode.cli.main import CommandLine, parse_command_line
+from hpc_multinode.cli.main import OPTIONS, CommandLine, parse_command_line
 from hpc_multinode.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -112,8 +112,8 @@ def test_refuses_a_verb_in_another_place() -> None:
     [
         ("--confg-dir=x", "--confg-dir", "did you mean --config-dir?"),
         ("--verison", "--verison", "did you mean --version?"),
-        ("--cfg=job", "--cfg", "options are --help, --version, --config-dir, --json; everything else is key=value"),
-        ("-x", "-x", "options are --help, --version, --config-dir, --json; everything else is key=value"),
+        ("--cfg=job", "--cfg", f"options are {', '.join(OPTIONS)}; everything else is key=value"),
+        ("-x", "-x", f"options are {', '.join(OPTIONS)}; everything else is key=value"),
     ],
 )
 def test_refuses_an_unknown_option(word: str, name: str, fix: str) -> None:
