@@ -13,7 +13,7 @@ from hpc_multinode.errors import ConfigError
 from hpc_multinode.plan import Facts, LaunchPlan, StrategyPlan, WorkPlan
 from hpc_multinode.slurm.leaking import LEAKING_NAMES
 from hpc_multinode.slurm.options import check_directives, count_gpus_asked, make_sbatch_options
-from hpc_multinode.surroundings import choose_wrapper, make_agent_command, make_setup_lines
+from hpc_multinode.wrapping import choose_wrapper, make_agent_command, make_setup_lines
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -23,10 +23,10 @@ from hpc_multinode.plan import Facts, LaunchPlan
 from hpc_multinode.planning import make_plan, make_run_id, make_run_name
 from hpc_multinode.slurm.environment import has_job, is_plain_step, parse_allocated_nodes, parse_gpus_on_node
 from hpc_multinode.source import check_call, check_class, check_imports
-from hpc_multinode.surroundings import has_pieces
 from hpc_multinode.templates import FOLDER as PIECES
 from hpc_multinode.templates import read_pieces
 from hpc_multinode.work import WorkTarget, find_target
+from hpc_multinode.wrapping import has_pieces
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -16,7 +16,7 @@ MODULES = sorted(path for path in PACKAGE.rglob("*.py") if not {"conf", "example
 # Each part of the package, and the parts it may import. What stands in no list may import nothing of the package.
 SHARED = {"errors", "context", "arguments", "ports", "devices", "plan", "config", "report", "runs", "slurm"}
 SHARED |= {"assets", "person", "logs"}
-LOGIN = SHARED | {"planning", "work", "source", "modules", "preparation", "surroundings", "templates"}
+LOGIN = SHARED | {"planning", "work", "source", "modules", "preparation", "wrapping", "templates"}
 ALLOWED = {
     "slurm": {"errors", "context", "ports", "devices", "config"},
     "ports": {"errors", "slurm"},
@@ -31,8 +31,8 @@ ALLOWED = {
     "source": {"errors", "arguments", "modules", "work"},
     "work": {"errors", "modules", "source"},
     "templates": {"errors"},
-    "surroundings": {"assets", "errors", "config", "plan", "templates"},
-    "planning": {"errors", "config", "plan", "slurm", "work", "surroundings"},
+    "wrapping": {"assets", "errors", "config", "plan", "templates"},
+    "planning": {"errors", "config", "plan", "slurm", "work", "wrapping"},
     "keys": {"errors", "config"},
     "overrides": {"errors", "keys"},
     "compose_errors": {"errors", "keys"},
@@ -40,7 +40,7 @@ ALLOWED = {
     "executors": SHARED,
     "node": SHARED | {"executors", "logs"},
     "preparation": LOGIN,
-    "submission": SHARED | {"node", "logs", "surroundings", "templates"},
+    "submission": SHARED | {"node", "logs", "wrapping", "templates"},
     "yaml_files": {"keys"},
     "launching": SHARED | {"submission", "preparation"},
     "multinode": SHARED | {"compose", "preparation", "launching", "submission"},

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from hpc_multinode.node.environment import LAUNCHER_PID
 from hpc_multinode.slurm.leaking import is_leaking
 from hpc_multinode.submission.controller import Controller, start_controller
-from hpc_multinode.surroundings import make_agent_command
+from hpc_multinode.wrapping import make_agent_command
 
 if TYPE_CHECKING:
     from hpc_multinode.plan import LaunchPlan

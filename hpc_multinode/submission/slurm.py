@@ -27,7 +27,7 @@ from hpc_multinode.submission.shell import (
     make_srun_options,
     make_teardown,
 )
-from hpc_multinode.surroundings import make_agent_command
+from hpc_multinode.wrapping import make_agent_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable

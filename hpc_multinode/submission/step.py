@@ -12,7 +12,7 @@ from hpc_multinode.errors import SubmissionError
 from hpc_multinode.slurm.commands import find_step, signal_step
 from hpc_multinode.submission.controller import Controller, start_controller
 from hpc_multinode.submission.shell import make_srun_options
-from hpc_multinode.surroundings import make_agent_command
+from hpc_multinode.wrapping import make_agent_command
 
 if TYPE_CHECKING:
     from hpc_multinode.plan import LaunchPlan

@@ -15,8 +15,8 @@ from hpc_multinode.errors import ConfigError
 from hpc_multinode.planning import make_plan
 from hpc_multinode.submission.slurm import render_slurm
 from hpc_multinode.submission.standalone import render_standalone
-from hpc_multinode.surroundings import make_agent_command
 from hpc_multinode.templates import Shell, find_piece, read_pieces, render_piece, split_commands
+from hpc_multinode.wrapping import make_agent_command
 from tests.unit.facts import make_facts
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import pytest
 from hpc_multinode.config import Config
 from hpc_multinode.planning import make_plan
 from hpc_multinode.submission.shell import make_foreground_script, make_setup
-from hpc_multinode.surroundings import make_agent_command
+from hpc_multinode.wrapping import make_agent_command
 from tests.unit.facts import make_facts
 
 if TYPE_CHECKING:
