@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 
-from bench import coordinator
+from bench import coordinator, start
 
-_BENCHES = {"coordinator": coordinator.measure}
+_BENCHES = {"coordinator": coordinator.measure, "start": start.measure}
 
 
 def main() -> None:

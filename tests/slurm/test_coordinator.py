@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.conftest import find_processes, wait_until
+from tests.slurm_cluster import Tracker
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -182,3 +183,18 @@ def test_restart_in_the_allocation(on_slurm: OnSlurm) -> None:
     logs = [[(ended.run_dir / f"attempt-{n}/rank{rank}.log").read_text() for rank in range(3)] for n in (0, 1)]
     assert all("done 1" in log for log in logs[1])
     assert len({re.search(r"port (\d+)", log)[1] for log in logs[0] + logs[1]}) == 2  # type: ignore[index]
+
+
+def test_memory_that_runs_out_is_told_as_such(on_slurm: OnSlurm) -> None:
+    """A worker that the kernel kills at the job's limit is the root cause, as out of memory, with what to raise."""
+    if on_slurm.cluster.tracker is Tracker.LINUXPROC:
+        pytest.skip("without cgroups nobody watches the memory")
+    words = ("nodes=2", "resources.mem_gb=0.4")
+    ended = on_slurm.run(*on_slurm.plain("ends.py:fill_memory", *words))
+    on_slurm.wait_for_end(ended.job_id)
+    report = ended.report
+    assert (report["state"], report["failure_class"]) == ("OUT_OF_MEMORY", "out_of_memory"), ended.read_logs()
+    assert (report["root_cause"]["global_rank"], report["exit_code"]) == (1, 137)
+    said = next((ended.run_dir / "submitit").glob("*_0_log.out")).read_text()
+    assert "was killed by SIGKILL: the job's memory ran out" in said
+    assert "next: raise resources.mem_gb" in said

@@ -35,6 +35,13 @@ def leave_children_at_first(mark, attempt):
     print("left:", len(left))
 
 
+def fill_memory(global_rank):
+    held = []
+    while global_rank == 1:
+        held.append(bytearray(20_000_000))
+    time.sleep(LONG)
+
+
 def exit_with(code, global_rank):
     if global_rank == 1:
         sys.exit(code)
