@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         Run,
         RunFailedError,
     )
+    from hpc_multinode.stopping import StopAgreement, report_progress, stop_requested
 
 __version__ = "0.1.0"
 
@@ -32,10 +33,20 @@ __all__ = [
     "Run",
     "RunFailedError",
     "RunWorkExecutor",
+    "StopAgreement",
     "WorkerContext",
+    "report_progress",
+    "stop_requested",
 ]
 
-_MODULES = {"MultiNodeError": "errors", "RunWorkExecutor": "executors.base", "WorkerContext": "context"}
+_MODULES = {
+    "MultiNodeError": "errors",
+    "RunWorkExecutor": "executors.base",
+    "StopAgreement": "stopping",
+    "WorkerContext": "context",
+    "report_progress": "stopping",
+    "stop_requested": "stopping",
+}
 
 
 def __getattr__(name: str) -> object:

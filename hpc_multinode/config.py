@@ -128,6 +128,8 @@ class StrategyConfig:
     backend: str | None = None
     # Time limit of the process group's operations in seconds; null: torch's own.
     timeout_s: float | None = None
+    # A Trainer saves a checkpoint when its run is to stop, and goes on from it in the next attempt.
+    auto_checkpoint: bool = True
     # For a Fabric whose code never calls launch(): it launches itself, as under "fabric run".
     fabric_cli: bool = False
 
@@ -155,10 +157,33 @@ class LaunchConfig:
 class StopConfig:
     """How workers are ended."""
 
-    # From SIGTERM to SIGKILL when the run is cancelled, in seconds.
-    grace_s: float = 60.0
+    # How long workers that were told to stop have, in seconds: SIGTERM comes after half of it, SIGKILL at its end.
+    # null: 60, and less under a short time limit. Cut to what Slurm leaves.
+    grace_s: float | None = None
+    # How long before the time limit workers are told, in seconds; null: 180, and less under a short time limit.
+    warn_s: float | None = None
     # From SIGTERM to SIGKILL after a failure, in seconds.
     kill_s: float = 5.0
+
+
+class RequeueMethod(Enum):
+    """How a job comes back."""
+
+    scontrol = "scontrol"
+
+
+@dataclass
+class RequeueConfig:
+    """Whether a job that is preempted, or at its time limit, comes back and goes on."""
+
+    # null: after a preemption or a lost node, as Slurm does; true: at the time limit too; false: never.
+    enabled: bool | None = None
+    # Requeues of ours in the life of a run. Count.
+    max: int = 10
+    # How the job is put back.
+    method: RequeueMethod = RequeueMethod.scontrol
+    # Exit code of a run that was to be requeued where Slurm refuses, for sites that watch for one, 1 to 255; null: 143.
+    exit_code: int | None = None
 
 
 @dataclass
@@ -192,3 +217,4 @@ class Config:
     launch: LaunchConfig = field(default_factory=LaunchConfig)
     stop: StopConfig = field(default_factory=StopConfig)
     restart: RestartConfig = field(default_factory=RestartConfig)
+    requeue: RequeueConfig = field(default_factory=RequeueConfig)

@@ -1,12 +1,15 @@
 """Who am I, who are the others: the place of a node, and of a worker on it.
 
-Pure. The one module that does arithmetic on ranks. Where the facts come from is the business of
+Pure, but for what a work and its run say to each other. The one module that does arithmetic on ranks.
+Where the facts come from is the business of
 ``slurm.environment`` (a job step) and ``node.local`` (this machine).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+from hpc_multinode.stopping import report_progress, stop_requested
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,3 +88,12 @@ class WorkerContext:
     attempt: int
     run_dir: str
     devices: tuple[str, ...]
+
+    @property
+    def stop_requested(self) -> bool:
+        """Say whether the run is to stop soon; cheap enough for every step. See ``stopping.stop_requested``."""
+        return stop_requested()
+
+    def progress(self, step: int) -> None:
+        """Say that everything up to a step is saved. See ``stopping.report_progress``."""
+        report_progress(step)

@@ -81,6 +81,7 @@ class StrategyPlan:
     backend: str | None
     timeout_s: float | None
     fabric_cli: bool = False
+    auto_checkpoint: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +118,10 @@ class LaunchPlan:
         max_restarts: How often all workers are started again after a failure. Count.
         start_method: ``forkserver``, ``spawn`` or ``fork``.
         has_bound_cpus: Each worker gets CPUs of its own.
-        grace_s: From SIGTERM to SIGKILL on a cancel, in seconds.
+        grace_s: How long workers that were told to stop have, in seconds.
+        requeues: Whether the job comes back at its time limit too, never, or as Slurm does by itself (None).
+        max_requeues: Requeues of ours in the life of the run. Count.
+        requeue_exit_code: Exit code where a requeue is refused, or None.
         kill_s: From SIGTERM to SIGKILL after a failure, in seconds.
         user: Who submitted.
         work: What runs.
@@ -154,6 +158,9 @@ class LaunchPlan:
     start_method: str
     has_bound_cpus: bool
     grace_s: float
+    requeues: bool | None
+    max_requeues: int
+    requeue_exit_code: int | None
     kill_s: float
     user: str
     work: WorkPlan

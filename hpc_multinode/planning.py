@@ -13,6 +13,7 @@ from hpc_multinode.errors import ConfigError
 from hpc_multinode.plan import Facts, LaunchPlan, StrategyPlan, WorkPlan
 from hpc_multinode.slurm.leaking import LEAKING_NAMES
 from hpc_multinode.slurm.options import check_directives, count_gpus_asked, make_sbatch_options
+from hpc_multinode.stop_times import choose_stop_times, make_stop_options
 from hpc_multinode.wrapping import choose_wrapper, make_agent_command, make_setup_lines
 
 if TYPE_CHECKING:
@@ -76,6 +77,8 @@ def make_plan(
     workers = 1 if mode is Mode.debug else _count_workers(config, facts, num_nodes=num_nodes, is_shared=is_local)
     run_dir = str(PurePosixPath(facts.cwd) / (config.run_root or facts.run_root) / run_id)
     sbatch = make_sbatch_options(config.resources, name=name, num_nodes=num_nodes, gpu_option=config.cluster.gpu_option)
+    stop = choose_stop_times(config)
+    sbatch = {**make_stop_options(config, stop, given=sbatch), **sbatch}
     if mode is Mode.slurm:
         check_directives({**sbatch, "output": run_dir})
     _check_run_dir(run_dir, mode)
@@ -110,7 +113,10 @@ def make_plan(
         max_restarts=config.restart.max,
         start_method=config.launch.start_method.value,
         has_bound_cpus=config.launch.cpu_bind,
-        grace_s=config.stop.grace_s,
+        grace_s=stop.grace_s,
+        requeues=config.requeue.enabled,
+        max_requeues=config.requeue.max,
+        requeue_exit_code=config.requeue.exit_code,
         kill_s=config.stop.kill_s,
         user=facts.user,
         work=_make_work(config, facts, target),
@@ -123,6 +129,7 @@ def make_plan(
             backend=config.strategy.backend,
             timeout_s=config.strategy.timeout_s,
             fabric_cli=config.strategy.fabric_cli,
+            auto_checkpoint=config.strategy.auto_checkpoint,
         ),
     )
     make_agent_command(plan)  # what cannot be started is refused now
@@ -143,6 +150,8 @@ def _check_ranges(config: Config) -> None:
         "resources.cpus_per_node": (resources.cpus_per_node, 1),
         "launch.main_port": (launch.main_port, 1),
         "restart.max": (config.restart.max, 0),
+        "requeue.max": (config.requeue.max, 0),
+        "requeue.exit_code": (config.requeue.exit_code, 1),
     }
     for key, (value, least) in counts.items():
         if value is not None and value < least:
@@ -155,6 +164,7 @@ def _check_ranges(config: Config) -> None:
         "launch.join_timeout_s": launch.join_timeout_s,
         "launch.heartbeat_timeout_s": launch.heartbeat_timeout_s,
         "stop.grace_s": config.stop.grace_s,
+        "stop.warn_s": config.stop.warn_s,
         "stop.kill_s": config.stop.kill_s,
         "strategy.timeout_s": config.strategy.timeout_s,
     }

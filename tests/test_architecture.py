@@ -15,9 +15,10 @@ PACKAGE = Path(hpc_multinode.__file__).parent
 MODULES = sorted(path for path in PACKAGE.rglob("*.py") if not {"conf", "examples"} & set(path.parts))
 # Each part of the package, and the parts it may import. What stands in no list may import nothing of the package.
 SHARED = {"errors", "context", "arguments", "ports", "devices", "plan", "config", "report", "runs", "slurm"}
-SHARED |= {"assets", "person", "logs"}
+SHARED |= {"stopping", "assets", "person", "logs"}
 LOGIN = SHARED | {"planning", "work", "source", "modules", "preparation", "wrapping", "templates"}
 ALLOWED = {
+    "context": {"stopping"},
     "slurm": {"errors", "context", "ports", "devices", "config"},
     "ports": {"errors", "slurm"},
     "devices": {"errors", "slurm"},
@@ -32,7 +33,8 @@ ALLOWED = {
     "work": {"errors", "modules", "source"},
     "templates": {"errors"},
     "wrapping": {"assets", "errors", "config", "plan", "templates"},
-    "planning": {"errors", "config", "plan", "slurm", "work", "wrapping"},
+    "stop_times": {"errors", "config", "slurm"},
+    "planning": {"stop_times", "errors", "config", "plan", "slurm", "work", "wrapping"},
     "keys": {"errors", "config"},
     "overrides": {"errors", "keys"},
     "compose_errors": {"errors", "keys"},

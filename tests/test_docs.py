@@ -83,7 +83,19 @@ def test_every_key_of_the_schema_says_what_it_is() -> None:
     fields = re.findall(r"^((?:    #.*\n)*)    (\w+): .*= .*$", source, re.MULTILINE)
     bare = {name for comment, name in fields if not comment}
     passed_on = {"account", "qos", "constraint", "nodelist", "exclude", "reservation", "mem_per_cpu"}
-    evident = {"work", "strategy", "resources", "cluster", "launch", "stop", "restart", "mode", "name", "start_method"}
+    evident = {
+        "work",
+        "strategy",
+        "resources",
+        "cluster",
+        "launch",
+        "stop",
+        "restart",
+        "requeue",
+        "mode",
+        "name",
+        "start_method",
+    }
     members = {"auto", "slurm", "local", "debug", "forkserver", "spawn"}
     assert bare <= passed_on | evident | members
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import sys
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -29,6 +28,7 @@ from hpc_multinode.node.supervisor import Supervisor
 from hpc_multinode.node.surroundings import wait_for_launcher_end, wait_for_lost_sibling
 from hpc_multinode.node.workers import Workers
 from hpc_multinode.report import Outcome
+from hpc_multinode.slurm.ends import WARNING
 from hpc_multinode.slurm.environment import parse_cpus_on_node
 
 if TYPE_CHECKING:
@@ -38,11 +38,17 @@ if TYPE_CHECKING:
     from hpc_multinode.plan import LaunchPlan
     from hpc_multinode.runs import RunFolder
 
-_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR2)
 _LEAVE_S = 5.0
 _LAST_LINES = 20
 # How long the end of a log is waited for where the file system does not answer.
 _TAIL_S = 2.0
+# How long an agent that has no coordinator yet goes on looking for one after a signal: node 0 may have to requeue.
+_LOOK_S = 5.0
+# Slurm's signal may reach a worker a moment before its agent.
+_SAME_SIGNAL_S = 0.3
+# What Slurm leaves after SIGTERM where it has not been asked yet.
+_SLURM_GRACE_S = 27.0
 # The signal at which an agent ends at once, whatever the others do.
 _FORCE_AT = 3
 
@@ -85,6 +91,8 @@ class Agent:
         self._attempt = 0
         self._exit_code = 0
         self._num_oom_kills = 0
+        self._has_noticed = self._is_signalled = False
+        self._step: int | None = None
         self._num_ready = 0
         self._num_signals = 0
         self._has_preloaded = False
@@ -108,7 +116,10 @@ class Agent:
             "unreachable": self._on_unreachable,
             "hung_up": self._on_hung_up,
             "start": self._on_start,
+            "tell": self._on_tell,
             "stop": self._on_stop,
+            "grace": self._on_grace,
+            "told": self._on_told,
             "preloaded": self._on_preloaded,
             "started": self._on_started,
             "said": self._on_said,
@@ -121,7 +132,7 @@ class Agent:
         """Run this node from joining to the end, and return its exit code."""
         loop = asyncio.get_running_loop()
         for number in _SIGNALS:
-            loop.add_signal_handler(number, self._put, {"kind": "signal", "signal": number.name})
+            loop.add_signal_handler(number, self._take_signal, number.name)
         tasks = [asyncio.create_task(self._guard(source)) for source in await self._open_sources()]
         try:
             await self._handle_events()
@@ -149,8 +160,7 @@ class Agent:
             # First of all: while the framework is being imported, the nodes find each other.
             env = make_node_env(os.environ, plan=self._plan, node=self._node)
             for warning in replace_missing_tmpdir(env):
-                self._journal.write(warning)
-                sys.stderr.write(f"{warning}\n")  # into the agents' output of a job
+                self._journal.tell(warning)
             self._workers = await Workers.launch(self._plan, env=env)
             sources.append(self._listen_to_workers(self._workers))
         else:
@@ -190,11 +200,11 @@ class Agent:
             self._put({"kind": "broken", "error": error})
 
     async def _next_event(self) -> dict[str, Any]:
-        kill_at = self._supervisor.kill_at
-        if kill_at is None:
+        wake_at = self._supervisor.wake_at
+        if wake_at is None:
             return await self._events.get()
         try:
-            return await asyncio.wait_for(self._events.get(), max(0.0, kill_at - time.monotonic()))
+            return await asyncio.wait_for(self._events.get(), max(0.0, wake_at - time.monotonic()))
         except asyncio.TimeoutError:
             return {"kind": "tick"}
 
@@ -267,13 +277,33 @@ class Agent:
     def _on_tick(self, _: dict[str, Any]) -> None:
         self._supervisor.tick(time.monotonic())
 
+    def _take_signal(self, name: str) -> None:
+        self._is_signalled = True
+        self._put({"kind": "signal", "signal": name})
+
     def _on_signal(self, event: dict[str, Any]) -> None:
-        self._journal.write(f"got {event['signal']}")
-        self._num_signals += 1
-        if self._link is not None and self._num_signals < _FORCE_AT:
-            self._link.send({"kind": "cancel", "signal": event["signal"]})
+        name = event["signal"]
+        self._journal.write(f"got {name}")
+        self._num_signals += name != WARNING
+        if self._num_signals >= _FORCE_AT:
+            self._leave(128 + signal.Signals[name])
+            return
+        self._say({"kind": "signal", "signal": name})
+        if self._link is None and name != WARNING:
+            asyncio.get_running_loop().call_later(_LOOK_S, self._leave_unless_joined, 128 + signal.Signals[name])
+
+    def _leave_unless_joined(self, code: int) -> None:
+        if self._link is None:
+            self._leave(code)
+
+    def _on_tell(self, _: dict[str, Any]) -> None:
+        if self._workers is None:
+            self._say({"kind": "told", "listens": False})
         else:
-            self._leave(128 + signal.Signals[event["signal"]])
+            self._workers.tell()
+
+    def _on_told(self, event: dict[str, Any]) -> None:
+        self._say({"kind": "told", "listens": event["listens"]})
 
     def _on_unreachable(self, event: dict[str, Any]) -> None:
         error: MultiNodeError = event["error"]
@@ -286,7 +316,7 @@ class Agent:
         self._journal.tell(f"node {self._node.node_rank} ({self._node.host}): the coordinator on node 0 "
                            f"({self._node.hosts[0]}) is lost: {event['why']}; stopping")  # fmt: skip
         self._is_alone = self._is_stopped = True
-        self._stop(self._plan.kill_s)
+        self._stop("failure")
 
     def _on_start(self, event: dict[str, Any]) -> None:
         if self._phases.get("joined") is not None:
@@ -305,7 +335,8 @@ class Agent:
         self._began = time.monotonic()
         self._phases.clear()
         self._num_ready = 0
-        self._is_stopped = self._has_ended = False
+        self._is_stopped = self._has_ended = self._has_noticed = False
+        self._step = None
 
     def _on_preloaded(self, event: dict[str, Any]) -> None:
         self._note_phase("preloaded")
@@ -344,11 +375,20 @@ class Agent:
 
     async def _on_exited(self, event: dict[str, Any]) -> None:
         local_rank, exit_code, name = event["local_rank"], event["exit_code"], event["signal"]
+        self._has_noticed = self._has_noticed or event["has_noticed"]
+        self._step = max((step for step in (self._step, event["step"]) if step is not None), default=None)
+        if name == "SIGTERM" and not self._supervisor.is_stopping and not self._is_signalled:
+            await asyncio.sleep(_SAME_SIGNAL_S)
         tail = await self._read_tail(local_rank) if exit_code != 0 else ()
         # The kernel kills the process that it deems the largest, which may be a child of the worker.
         is_out_of_memory = exit_code != 0 and count_oom_kills() > self._num_oom_kills
         failure = self._supervisor.note_exit(
-            local_rank, exit_code=exit_code, signal=name, tail=tail, is_out_of_memory=is_out_of_memory
+            local_rank,
+            exit_code=exit_code,
+            signal=name,
+            tail=tail,
+            is_out_of_memory=is_out_of_memory,
+            is_by_slurm=self._is_signalled,
         )
         if failure is not None:
             self._fail(failure)
@@ -371,7 +411,12 @@ class Agent:
         say = self._journal.write if "joined" in self._phases else self._journal.tell
         say(f"stopping: {event['reason']}" + (f", {event['why']}" if event.get("why") else ""))
         self._is_stopped = True
-        self._stop({"failure": self._plan.kill_s, "cancel": self._plan.grace_s, "kill": 0.0}[event["reason"]])
+        self._stop(event["reason"])
+
+    def _on_grace(self, event: dict[str, Any]) -> None:
+        self._journal.write(f"the workers have {event['seconds']:.0f} s to end by themselves")
+        self._supervisor.set_grace(event["seconds"])
+        self._supervisor.tick(time.monotonic())
 
     # -- acting ------------------------------------------------------------------------------------------------------
 
@@ -436,9 +481,18 @@ class Agent:
         self._journal.write(f"failed: {outcome.message or outcome.signal or outcome.exit_code}")
         self._say({"kind": "failed", "outcome": outcome.to_json()})
 
-    def _stop(self, grace_s: float) -> None:
-        self._supervisor.stop(now=time.monotonic(), grace_s=grace_s)
-        self._supervisor.tick(time.monotonic())
+    def _stop(self, reason: str) -> None:
+        now = time.monotonic()
+        grace_s = self._plan.grace_s
+        if reason in ("cancel", "cancel_at_once") and self._node.job_id is not None:
+            grace_s = min(grace_s, _SLURM_GRACE_S)
+        if reason in ("failure", "kill"):
+            self._supervisor.stop(now=now, grace_s=self._plan.kill_s if reason == "failure" else 0.0)
+        elif reason == "hurry":
+            self._supervisor.hurry()
+        else:
+            self._supervisor.ask(now=now, grace_s=grace_s, is_at_once=reason == "cancel_at_once")
+        self._supervisor.tick(now)
 
     def _signal_workers(self, name: str) -> None:
         assert self._workers is not None  # noqa: S101 - launched before any event comes
@@ -451,7 +505,8 @@ class Agent:
             return
         self._has_ended = True
         outcomes = [outcome.to_json() for outcome in self._supervisor.outcomes]
-        self._say({"kind": "ended", "outcomes": outcomes})
+        ended = {"kind": "ended", "outcomes": outcomes, "has_noticed": self._has_noticed, "step": self._step}
+        self._say(ended)
         if self._is_alone:
             self._leave(EXIT_FAILED)
 

@@ -15,6 +15,7 @@ import types
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from hpc_multinode import stopping
 from hpc_multinode.node.stray import request_death_signal
 from hpc_multinode.node.worker import run_worker
 from hpc_multinode.runs import RunFolder
@@ -47,20 +48,22 @@ def die_with_parent(parent: int) -> None:
         os._exit(1)
 
 
-def become_worker(plan: LaunchPlan, spec: WorkerSpec, pipe: int) -> NoReturn:
+def become_worker(plan: LaunchPlan, spec: WorkerSpec, *, pipe: int, page: int) -> NoReturn:
     """Run the work in this process and end the interpreter with the work's exit code.
 
     Args:
         plan: The run.
         spec: This worker's place.
         pipe: Where its words to the agent go.
+        page: What it shares with the forkserver; see ``stopping``.
     """
     _open_log(plan, spec)
     if spec.cpus:
         os.sched_setaffinity(0, spec.cpus)
     os.environ.update(spec.env)
     if plan.start_method == "spawn":
-        _exec_anew(plan, spec, pipe)
+        _exec_anew(plan, spec, pipe, page)
+    stopping.become_worker(page)
     _take_place(plan)
     show_title(spec.title)
     _reseed()
@@ -69,14 +72,16 @@ def become_worker(plan: LaunchPlan, spec: WorkerSpec, pipe: int) -> NoReturn:
 
 def main() -> NoReturn:
     """Go on in a fresh interpreter with what ``_exec_anew`` left."""
-    pipe, handed_over = (int(word) for word in sys.argv[1:3])
+    pipe, page, handed_over = (int(word) for word in sys.argv[1:4])
     from hpc_multinode.node.spec import WorkerSpec  # noqa: PLC0415 - only a spawned worker reads one
     from hpc_multinode.plan import LaunchPlan  # noqa: PLC0415
 
     with os.fdopen(handed_over) as file:
         plan = LaunchPlan.from_json(file.readline())
         spec = WorkerSpec.from_json(json.loads(file.readline()))
-    os.set_inheritable(pipe, False)  # noqa: FBT003 - it takes no keyword
+    for descriptor in (pipe, page):
+        os.set_inheritable(descriptor, False)  # noqa: FBT003 - it takes no keyword
+    stopping.become_worker(page)
     _take_place(plan)
     show_title(spec.title)
     sys.exit(run_worker(plan, spec, say=_make_say(pipe)))
@@ -131,14 +136,15 @@ def _reseed() -> None:
         numpy.random.seed()
 
 
-def _exec_anew(plan: LaunchPlan, spec: WorkerSpec, pipe: int) -> NoReturn:
+def _exec_anew(plan: LaunchPlan, spec: WorkerSpec, pipe: int, page: int) -> NoReturn:
     handed_over = os.memfd_create("worker")
     text = json.dumps(json.loads(plan.to_json())) + "\n" + json.dumps(spec.to_json()) + "\n"
     os.write(handed_over, text.encode())
     os.lseek(handed_over, 0, os.SEEK_SET)
-    for descriptor in (handed_over, pipe):
+    for descriptor in (handed_over, pipe, page):
         os.set_inheritable(descriptor, True)  # noqa: FBT003 - it takes no keyword
-    os.execv(sys.executable, [sys.executable, "-c", _EXEC, str(pipe), str(handed_over)])  # noqa: S606 - no shell is wanted
+    numbers = (str(pipe), str(page), str(handed_over))
+    os.execv(sys.executable, [sys.executable, "-c", _EXEC, *numbers])  # noqa: S606 - no shell is wanted
 
 
 def _make_say(pipe: int) -> Callable[[dict[str, Any]], None]:

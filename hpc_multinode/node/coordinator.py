@@ -11,6 +11,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from hpc_multinode.report import Outcome, choose_root_cause, describe, is_lost_peer
+from hpc_multinode.slurm.ends import WARNING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,10 +25,16 @@ HOLD_S = 0.5
 AT_ONCE_S = 10.0
 
 
+# For so long the agents' word on whether their workers listen is waited for.
+TELL_S = 1.0
+
+
 class _State(Enum):
     joining = "joining"
     preparing = "preparing"
     running = "running"
+    # The workers have been told that they are to stop; who of them listens decides what comes next.
+    telling = "telling"
     stopping = "stopping"
     over = "over"
 
@@ -51,6 +58,8 @@ class Attempt:
         outcomes: How the workers ended, by global rank.
         phases: Seconds from its start to each phase, on the slowest node.
         ended: Nodes that have no worker left.
+        has_noticed: A worker has heard that it was to stop.
+        step: The furthest step that a worker has said to be saved; None where none has said anything.
     """
 
     number: int | None = None
@@ -59,6 +68,8 @@ class Attempt:
     outcomes: dict[int | None, Outcome] = field(default_factory=dict)
     phases: dict[str, float] = field(default_factory=dict)
     ended: set[int] = field(default_factory=set)
+    has_noticed: bool = False
+    step: int | None = None
 
     @property
     def cause(self) -> Outcome | None:
@@ -79,17 +90,21 @@ class Coordinator:
     Args:
         num_nodes: Nodes of the run. Count, at least 1.
         max_restarts: How often all workers may be started again after a failure. Count.
+        stops_at_warning: A warning ends the attempt also where no worker listens, because it is to be requeued.
     """
 
-    def __init__(self, *, num_nodes: int, max_restarts: int = 0) -> None:
+    def __init__(self, *, num_nodes: int, max_restarts: int = 0, stops_at_warning: bool = False) -> None:
         self._num_nodes, self._max_restarts = num_nodes, max_restarts
+        self._stops_at_warning = stops_at_warning
         self._state = _State.joining
         self._hosts: dict[int, str] = {}
         self._lost: set[int] = set()
-        self._cancelling: set[int] = set()
-        self._stop_at: float | None = None
+        self._signalled: set[int] = set()
+        self._told: set[int] = set()
+        self._has_listeners = False
+        self._wake_at: float | None = None
         self.attempts = [Attempt()]
-        self.cancelled_by: str | None = None
+        self.asked_by: str | None = None
         self.gave_up: str | None = None
 
     @property
@@ -120,9 +135,9 @@ class Coordinator:
         return Step.start if self._state is _State.preparing else Step.wait
 
     @property
-    def stop_at(self) -> float | None:
+    def wake_at(self) -> float | None:
         """When ``tick`` is to be called, on the caller's clock in seconds; None where nothing is waited for."""
-        return self._stop_at if self._state is _State.running else None
+        return self._wake_at if self._state in (_State.running, _State.telling) else None
 
     def expects(self, node_rank: int) -> bool:
         """Say whether this node is one of the run's and has not joined yet."""
@@ -157,15 +172,19 @@ class Coordinator:
 
         Args:
             node_rank: Who says it.
-            message: ``failed`` with an outcome, ``cancel`` with a signal, ``phase`` with name and seconds, ``ended``
-                with all outcomes of the node.
+            message: ``failed`` with an outcome, ``signal`` with its name, ``told`` with whether workers listen,
+                ``phase`` with name and seconds, ``ended`` with all outcomes of the node.
             now: Seconds on the coordinator's own monotonic clock.
         """
         kind = message["kind"]
         if kind == "failed":
             return self.fail(Outcome.from_json(message["outcome"]), now=now)
-        if kind == "cancel":
-            return self._cancel(node_rank, message["signal"])
+        if kind == "signal":
+            return self._hear_signal(node_rank, message["signal"], now=now)
+        if kind == "told":
+            self._told.add(node_rank)
+            self._has_listeners = self._has_listeners or message["listens"]
+            return self._decide() if self._told | self._lost >= set(self._hosts) else []
         if kind == "phase":
             name, seconds = message["name"], message["seconds"]
             self.attempt.phases[name] = max(seconds, self.attempt.phases.get(name, 0.0))
@@ -173,6 +192,9 @@ class Coordinator:
             for data in message["outcomes"]:
                 outcome = Outcome.from_json(data)
                 self.attempt.outcomes[outcome.global_rank] = outcome
+            self.attempt.has_noticed = self.attempt.has_noticed or message.get("has_noticed", False)
+            steps = [step for step in (self.attempt.step, message.get("step")) if step is not None]
+            self.attempt.step = max(steps, default=None)
             self._note_end(node_rank)
         return []
 
@@ -194,23 +216,55 @@ class Coordinator:
     def fail(self, outcome: Outcome, *, now: float) -> list[Message]:
         """Take a failure: of a worker, of a node, or of the run as a whole, such as a node that never came."""
         self.attempt.failures.append((now, outcome))
-        if self._state is _State.running and is_lost_peer(outcome):
-            if self._stop_at is None:
-                self._stop_at = now + HOLD_S
+        if self._state in (_State.running, _State.telling) and is_lost_peer(outcome):
+            if self._wake_at is None:
+                self._wake_at = now + HOLD_S
             return []
         return self._stop("failure")
 
     def tick(self, now: float) -> list[Message]:
-        """Stop the run where a lost peer's own word has been waited for long enough."""
-        return self._stop("failure") if self.stop_at is not None and now >= self.stop_at else []
+        """Go on where a lost peer's own word, or the agents' answer, has been waited for long enough."""
+        if self.wake_at is None or now < self.wake_at:
+            return []
+        return self._stop("failure") if self.attempt.failures else self._decide()
 
-    def _cancel(self, node_rank: int, signal: str) -> list[Message]:
+    def _hear_signal(self, node_rank: int, name: str, *, now: float) -> list[Message]:
+        if self._state is _State.over:
+            return []
+        if name == WARNING:
+            return self._ask(name, now=now) if self._state not in (_State.telling, _State.stopping) else []
+        is_repeated = node_rank in self._signalled
+        self._signalled.add(node_rank)
+        if self._state is _State.telling:
+            self.asked_by = name
+            return []
         if self._state is not _State.stopping:
-            self.cancelled_by = signal
-        is_repeated = node_rank in self._cancelling
-        self._cancelling.add(node_rank)
-        # Said twice on one node: whoever asks does not want to wait.
-        return [{"kind": "stop", "reason": "kill"}] if is_repeated else self._stop("cancel")
+            return self._ask(name, now=now)
+        if is_repeated:  # whoever asks twice does not want to wait
+            return [{"kind": "stop", "reason": "kill"}]
+        # After a warning the end is there; after a failure it is srun that ends all because one has ended badly.
+        return [{"kind": "stop", "reason": "hurry"}] if self.asked_by == WARNING else []
+
+    def _ask(self, name: str, *, now: float) -> list[Message]:
+        self.asked_by = name
+        if self._state is not _State.running:
+            return self._stop("cancel")
+        self._state = _State.telling
+        self._told.clear()
+        self._has_listeners = False
+        self._wake_at = now + TELL_S
+        return [{"kind": "tell"}]
+
+    def _decide(self) -> list[Message]:
+        """Stop the workers that have been told; or let them go on to the end where that is all that they can do."""
+        if self._state is not _State.telling:
+            return []
+        if self.asked_by == WARNING:
+            if self._has_listeners or self._stops_at_warning:
+                return self._stop("warning")
+            self._state, self._wake_at, self.asked_by = _State.running, None, None
+            return []
+        return self._stop("cancel" if self._has_listeners else "cancel_at_once")
 
     def _stop(self, reason: str) -> list[Message]:
         if self._state in (_State.stopping, _State.over):
@@ -222,7 +276,7 @@ class Coordinator:
 
     def _make_stop(self, reason: str) -> Message:
         cause = self.attempt.cause
-        return {"kind": "stop", "reason": reason, "why": describe(cause) if cause is not None else self.cancelled_by}
+        return {"kind": "stop", "reason": reason, "why": describe(cause) if cause is not None else self.asked_by}
 
     def _note_end(self, node_rank: int) -> None:
         self.attempt.ended.add(node_rank)
@@ -230,11 +284,12 @@ class Coordinator:
 
     def _settle(self) -> None:
         """Go on where no worker is left anywhere: to the next attempt, or to the end."""
-        if self._state not in (_State.running, _State.stopping) or not self.attempt.ended >= set(self._hosts):
+        is_live = self._state in (_State.running, _State.telling, _State.stopping)
+        if not is_live or not self.attempt.ended >= set(self._hosts):
             return
         if self._may_restart():
             self._state = _State.preparing
-            self._stop_at = None
+            self._wake_at = None
             self.attempts.append(Attempt())
         else:
             self._state = _State.over
@@ -242,7 +297,7 @@ class Coordinator:
     def _may_restart(self) -> bool:
         cause = self.attempt.cause
         # What is no worker's failure, such as a node that is gone, is there in the next attempt too.
-        if cause is None or cause.global_rank is None or self.cancelled_by is not None or self._lost:
+        if cause is None or cause.global_rank is None or self.asked_by is not None or self._lost:
             return False
         if self._max_restarts == 0:
             return False

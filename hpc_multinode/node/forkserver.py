@@ -4,8 +4,9 @@ A process of its own, the child of the agent, with a single thread and no CUDA. 
 hold a dead worker's pid until the end (by not reaping it) and signal a process group knowing that it is still the
 worker's. It lives as long as its socket to the agent: where the agent is gone, it ends every worker and itself.
 
-Requests, one JSON line each: ``prepare`` (preload), ``start`` (fork workers), ``signal`` (all workers' groups).
-Answers: ``preloaded``, ``started``, ``said`` (a worker's own words), ``exited``.
+Requests, one JSON line each: ``prepare`` (preload), ``start`` (fork workers), ``tell`` (that they are to stop),
+``signal`` (all workers' groups). Answers: ``preloaded``, ``started``, ``said`` (a worker's own words), ``told``,
+``exited``.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import socket
 import sys
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NoReturn
 
 from hpc_multinode.node.child import become_worker, die_with_parent, drop_own_folder
@@ -28,6 +30,7 @@ from hpc_multinode.node.failure import make_words
 from hpc_multinode.node.spec import WorkerSpec
 from hpc_multinode.node.stray import adopt_orphans, kill_descendants
 from hpc_multinode.plan import LaunchPlan
+from hpc_multinode.stopping import Page
 
 _READ_BYTES = 1 << 16
 _IGNORED = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2, signal.SIGHUP)
@@ -38,8 +41,19 @@ class _Worker:
     local_rank: int
     pid: int
     pipe: int
+    page: Page
     unread: bytes = b""
     is_running: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """What a forked child is to do: be this worker, with these two descriptors."""
+
+    plan: LaunchPlan
+    spec: WorkerSpec
+    pipe: int
+    page: int
 
 
 class Forkserver:
@@ -53,7 +67,7 @@ class Forkserver:
         self._plan: LaunchPlan | None = None
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
 
-    def serve(self) -> tuple[LaunchPlan, WorkerSpec, int]:
+    def serve(self) -> Job:
         """Answer requests until the agent is gone; return only in a child."""
         for number in _IGNORED:
             signal.signal(number, signal.SIG_IGN)
@@ -75,7 +89,7 @@ class Forkserver:
                     self._read_worker(key.data)
             self._look_for_ended()
 
-    def _read_agent(self) -> tuple[LaunchPlan, WorkerSpec, int] | None:
+    def _read_agent(self) -> Job | None:
         try:
             data = self._agent.recv(_READ_BYTES)
         except ConnectionError:
@@ -91,6 +105,8 @@ class Forkserver:
                 job = self._start([WorkerSpec.from_json(spec) for spec in request["workers"]])
                 if job is not None:
                     return job
+            elif request["kind"] == "tell":
+                self._tell()
             elif request["kind"] == "signal":
                 self._signal_running(signal.Signals[request["signal"]])
         return None
@@ -113,7 +129,7 @@ class Forkserver:
             gc.freeze()
         self._answer(kind="preloaded", seconds=time.monotonic() - began, error=error)
 
-    def _start(self, specs: list[WorkerSpec]) -> tuple[LaunchPlan, WorkerSpec, int] | None:
+    def _start(self, specs: list[WorkerSpec]) -> Job | None:
         assert self._plan is not None, "the agent sends prepare first"  # noqa: S101 - our own protocol
         self._clear()
         sys.stdout.flush()
@@ -121,6 +137,7 @@ class Forkserver:
         server = os.getpid()
         for spec in specs:
             pipe_read, pipe_write = os.pipe2(os.O_CLOEXEC)
+            page_file, page = Page.make()
             # Blocked until the child has its own handlers, so that a SIGTERM that comes at once is not lost.
             signal.pthread_sigmask(signal.SIG_BLOCK, _IGNORED)
             pid = os.fork()
@@ -128,14 +145,15 @@ class Forkserver:
                 self._forget_server()
                 os.close(pipe_read)
                 die_with_parent(server)
-                return self._plan, spec, pipe_write
+                return Job(plan=self._plan, spec=spec, pipe=pipe_write, page=page_file)
             # From both sides, so that whoever runs first finds a group that can be signalled.
             with contextlib.suppress(PermissionError):  # it has run another program already, in a group of its own
                 os.setpgid(pid, pid)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _IGNORED)
             os.close(pipe_write)
+            os.close(page_file)
             os.set_blocking(pipe_read, False)
-            worker = _Worker(local_rank=spec.local_rank, pid=pid, pipe=pipe_read)
+            worker = _Worker(local_rank=spec.local_rank, pid=pid, pipe=pipe_read, page=page)
             self._workers[spec.local_rank] = worker
             self._selector.register(pipe_read, selectors.EVENT_READ, worker)
         self._answer(kind="started", pids={str(w.local_rank): w.pid for w in self._workers.values()})
@@ -190,7 +208,21 @@ class Forkserver:
                 local_rank=worker.local_rank,
                 exit_code=state.si_status if is_exit else None,
                 signal=None if is_exit else _signal_name(state.si_status),
+                step=worker.page.step,
+                has_noticed=worker.page.has_noticed,
             )
+
+    def _tell(self) -> None:
+        """Tell every worker that it is to stop: by its page, and by SIGUSR2 where it has a handler for that."""
+        for worker in self._workers.values():
+            worker.page.request_stop()
+            if worker.is_running and _has_handler(worker.pid, signal.SIGUSR2):
+                worker.page.note_handler()
+                # To the worker alone: its children have not asked for it, and would end.
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(worker.pid, signal.SIGUSR2)
+        listens = any(worker.is_running and worker.page.listens for worker in self._workers.values())
+        self._answer(kind="told", listens=listens)
 
     def _signal_running(self, number: signal.Signals) -> None:
         for worker in self._workers.values():
@@ -206,6 +238,7 @@ class Forkserver:
             if worker.pipe >= 0:  # held by a child of the worker's
                 self._selector.unregister(worker.pipe)
                 os.close(worker.pipe)
+            worker.page.close()
         kill_descendants()
         self._workers.clear()
 
@@ -227,6 +260,16 @@ def _signal_group(pid: int, number: signal.Signals) -> None:
         return  # nobody of the group is left but the zombie that keeps its number
 
 
+def _has_handler(pid: int, number: signal.Signals) -> bool:
+    """Say whether a process catches a signal."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:  # it has just ended
+        return False
+    caught = next((line.split()[1] for line in lines if line.startswith("SigCgt:")), "0")
+    return bool(int(caught, 16) >> (number - 1) & 1)
+
+
 def _signal_name(number: int) -> str:
     try:
         return signal.Signals(number).name
@@ -246,8 +289,8 @@ def main() -> NoReturn:
     """Serve on the socket whose descriptor is the first argument, or in a child be a worker."""
     agent = socket.socket(fileno=int(sys.argv[1]))
     agent.set_inheritable(False)
-    plan, spec, pipe = Forkserver(agent).serve()
-    become_worker(plan, spec, pipe)
+    job = Forkserver(agent).serve()
+    become_worker(job.plan, job.spec, pipe=job.pipe, page=job.page)
 
 
 if __name__ == "__main__":

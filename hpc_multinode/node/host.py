@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import time
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from hpc_multinode.errors import EXIT_FAILED
 from hpc_multinode.node.coordinator import Coordinator
+from hpc_multinode.node.ending import Ending, judge_ending, refuse_requeue
+from hpc_multinode.node.history import read_history
 from hpc_multinode.node.hub import Hub
 from hpc_multinode.node.local import LOOPBACK
 from hpc_multinode.node.verdict import compose_report
 from hpc_multinode.ports import find_free_port, require_free_port
 from hpc_multinode.runs import REPORT, RunFolder
+from hpc_multinode.slurm.commands import ask_job, requeue_job
+from hpc_multinode.slurm.ends import WARNING, JobEnd, judge_end
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -31,13 +36,20 @@ _EVENTS = {
     "start": "started",
     "phase": "phase",
     "failed": "failed",
-    "cancel": "signal",
+    "signal": "signal",
+    "told": "told",
+    "grace": "grace",
     "stop": "stopping",
     "lost": "lost",
     "ended": "ended",
     "stranger": "stranger",
     "done": "done",
 }
+
+# Reasons of a stop that come from outside.
+_ASKED_FOR = ("cancel", "cancel_at_once", "warning", "hurry")
+# Longer than any grace that is left then; Slurm's SIGKILL comes before.
+_STAY_S = 300.0
 
 
 class Host:
@@ -66,7 +78,13 @@ class Host:
         self._sends_plan = sends_plan
         self._began = [datetime.now(timezone.utc).astimezone()]
         self._report: Report | None = None
-        self._coordinator = Coordinator(num_nodes=node.num_nodes, max_restarts=plan.max_restarts)
+        self._history: tuple[dict[str, Any], ...] = ()
+        self._asking: asyncio.Task[JobEnd | None] | None = None
+        self._coordinator = Coordinator(
+            num_nodes=node.num_nodes,
+            max_restarts=plan.max_restarts,
+            stops_at_warning=plan.mode == "slurm" and plan.requeues is True,
+        )
         self._hub = Hub(
             self._coordinator,
             make_start=self._make_start,
@@ -86,6 +104,8 @@ class Host:
             RendezvousError: No port is free to listen on.
         """
         await self._open_attempt()
+        number = self._coordinator.attempt.number or 0
+        self._history = await asyncio.to_thread(read_history, self._folder, before=number)
         if self._node.num_nodes > 1:
             await self._hub.listen(self._node, secret, bind_host=LOOPBACK if self._plan.mode == "local" else None)
         return self._hub.join_local(self._node.host)
@@ -123,7 +143,26 @@ class Host:
         }
 
     async def _finish(self) -> int:
-        report = compose_report(self._plan, self._node, self._coordinator, began=self._began)
+        end = None if self._asking is None else await self._asking
+        ending = judge_ending(self._plan, self._coordinator, end=end, history=self._history)
+        # Before the requeue, which ends us.
+        code = await self._write_report(ending)
+        if ending.wants_requeue:
+            self._journal.write("all workers are gone: requeueing the job")
+            refusal = await asyncio.to_thread(requeue_job, self._node.job_id or "")
+            if refusal is not None:
+                ending = refuse_requeue(self._plan, ending, why=refusal)
+                self._journal.tell(ending.notes[-1])
+                code = await self._write_report(ending)
+        if ending.stays:
+            self._journal.write("staying until Slurm kills us: a job that ends before is never requeued")
+            await asyncio.sleep(_STAY_S)
+        return code
+
+    async def _write_report(self, ending: Ending) -> int:
+        report = compose_report(
+            self._plan, self._node, self._coordinator, ending, began=self._began, history=self._history
+        )
         self._report = report
         try:
             await asyncio.to_thread(self._folder.write, REPORT, report.to_json().encode())
@@ -132,8 +171,27 @@ class Host:
             return report.exit_code or EXIT_FAILED
         return report.exit_code
 
+    async def _ask_slurm(self, signal: str) -> JobEnd | None:
+        """Ask why the job is being ended, and tell all nodes how long that leaves."""
+        job_id = self._node.job_id
+        if job_id is None:
+            return None
+        asked = time.monotonic()
+        facts = await asyncio.to_thread(ask_job, job_id)
+        end = judge_end(facts, signal=signal, now=datetime.now(timezone.utc).astimezone())
+        left = "" if end.left_s is None else f", {end.left_s:.0f} s left"
+        self._journal.write(f"{signal}: {end.kind.value}{left}; Slurm says {facts.describe()}")
+        if end.left_s is not None:
+            # What Slurm leaves counts from its signal, or, for a time that it names, from now.
+            took = 0.0 if end.is_from_signal else time.monotonic() - asked
+            self._hub.say_grace(min(self._plan.grace_s, end.left_s + took))
+        return end
+
     def _record(self, node_rank: int | None, message: Message) -> None:
-        """Note a word of the wire as an event of the run."""
+        """Note a word of the wire as an event of the run; one that ends it leads to a question to Slurm."""
+        if node_rank is None and message["kind"] == "stop" and message["reason"] in _ASKED_FOR:
+            signal = WARNING if message["reason"] == "warning" else self._coordinator.asked_by or "SIGTERM"
+            self._asking = asyncio.get_running_loop().create_task(self._ask_slurm(signal))
         kind = _EVENTS.get(message["kind"])
         if kind is None:
             return

@@ -168,6 +168,10 @@ class Hub:
                 if rank in self._writers:
                     self._lose(rank, make_silence(self._heartbeat.timeout_s))
 
+    def say_grace(self, seconds: float) -> None:
+        """Tell all agents how long their workers have, from when they were asked to end."""
+        self._say([{"kind": "grace", "seconds": seconds}])
+
     def hang_up(self) -> None:
         """Listen no more, and close every agent's line."""
         if self._server is not None:
@@ -179,7 +183,7 @@ class Hub:
         """Wait until the other agents have come, heard and hung up, so that node 0 is the last to end."""
         until = time.monotonic() + timeout_s
         # After a cancel whoever is missing has got the signal too, and will not come.
-        waits_for_missing = self._coordinator.cancelled_by is None
+        waits_for_missing = self._coordinator.asked_by is None
         while self._writers or (waits_for_missing and self._coordinator.missing):
             if time.monotonic() >= until:
                 return
@@ -259,8 +263,8 @@ class Hub:
     def _tell(self, messages: Sequence[Message]) -> None:
         """Tell all agents, and do what the coordinator wants done next."""
         self._say(messages)
-        if self._coordinator.stop_at is not None:
-            delay = max(0.0, self._coordinator.stop_at - time.monotonic())
+        if self._coordinator.wake_at is not None:
+            delay = max(0.0, self._coordinator.wake_at - time.monotonic())
             asyncio.get_running_loop().call_later(delay, self._tick)
         if self._step is None and self._done is None and self._coordinator.next_step is not Step.wait:
             self._step = asyncio.create_task(self._take_steps())

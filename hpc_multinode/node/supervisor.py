@@ -5,6 +5,7 @@ It is told what the forkserver sees, and answers with outcomes; the clock and th
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -40,7 +41,10 @@ class Supervisor:
         self._node_rank, self._host = node_rank, host
         self._signal_workers = signal_workers
         self._workers: dict[int, _Worker] = {}
+        self._asked_at: float | None = None
+        self._term_at: float | None = None
         self._kill_at: float | None = None
+        self._is_terminated = False
         self._is_killed = False
 
     @property
@@ -54,14 +58,22 @@ class Supervisor:
         return tuple(worker.outcome for worker in self._workers.values() if worker.outcome is not None)
 
     @property
-    def kill_at(self) -> float | None:
-        """When what is left is killed, on the caller's clock in seconds; None where nothing is being stopped."""
-        return None if self._is_killed or self.is_over else self._kill_at
+    def is_stopping(self) -> bool:
+        """Say whether the workers have been asked or made to end."""
+        return self._kill_at is not None
+
+    @property
+    def wake_at(self) -> float | None:
+        """When ``tick`` is to be called, on the caller's clock in seconds; None where nothing is due."""
+        if self._is_killed or self.is_over:
+            return None
+        return self._kill_at if self._term_at is None else self._term_at
 
     def start(self, specs: list[WorkerSpec]) -> None:
         """Note the workers that are about to start; those of an attempt before are forgotten."""
         self._workers = {spec.local_rank: _Worker(spec=spec) for spec in specs}
-        self._kill_at, self._is_killed = None, False
+        self._asked_at = self._term_at = self._kill_at = None
+        self._is_terminated = self._is_killed = False
 
     def note_pids(self, pids: Mapping[int, int]) -> None:
         """Note the pids that the forkserver tells."""
@@ -95,6 +107,7 @@ class Supervisor:
         signal: str | None,
         tail: Sequence[str] = (),
         is_out_of_memory: bool = False,
+        is_by_slurm: bool = False,
     ) -> Outcome | None:
         """Take that a worker's process has ended; return its failure unless that was returned before.
 
@@ -104,9 +117,10 @@ class Supervisor:
             signal: Name of the signal that ended it.
             tail: The last lines of its log.
             is_out_of_memory: The kernel has killed processes of this node for want of memory.
+            is_by_slurm: Slurm has sent its signal to this node's processes, the workers among them.
         """
         worker = self._workers[local_rank]
-        is_stopped = self._kill_at is not None and signal in ("SIGTERM", "SIGKILL")
+        is_stopped = (self.is_stopping or is_by_slurm) and signal in ("SIGTERM", "SIGKILL")
         outcome = self._make(worker, exit_code=exit_code, signal=signal, is_stopped=is_stopped, tail=tail)
         if is_out_of_memory and signal == "SIGKILL" and not is_stopped:
             outcome = replace(outcome, failure_class="out_of_memory")
@@ -121,18 +135,55 @@ class Supervisor:
         return Outcome(node_rank=self._node_rank, host=self._host, message=message, failure_class="exception")
 
     def stop(self, *, now: float, grace_s: float) -> None:
-        """Ask every worker to end, and set the time at which those left are killed."""
+        """Send SIGTERM to every worker now, and SIGKILL to those left after ``grace_s`` seconds."""
         if not self._workers:
             return
-        if self._kill_at is None:
-            self._signal_workers("SIGTERM")
-        self._kill_at = now + grace_s if self._kill_at is None else min(self._kill_at, now + grace_s)
+        self._kill_at = min(self._kill_at or math.inf, now + grace_s)
+        self._terminate()
+
+    def ask(self, *, now: float, grace_s: float, is_at_once: bool = False) -> None:
+        """Let the workers, which have been told, end by themselves.
+
+        Args:
+            now: The caller's clock, in seconds.
+            grace_s: Seconds until SIGKILL; SIGTERM comes after half of them.
+            is_at_once: SIGTERM comes now, because no worker listens for anything else.
+        """
+        if not self._workers or self._kill_at is not None:
+            return
+        self._asked_at = now
+        self.set_grace(grace_s)
+        if is_at_once:
+            self._terminate()
+
+    def hurry(self) -> None:
+        """Send SIGTERM now, where it has not been sent; the time of SIGKILL stays."""
+        if self._workers:
+            self._terminate()
+
+    def set_grace(self, grace_s: float) -> None:
+        """Change the grace, in seconds from when the workers were asked."""
+        if self._asked_at is None or self._is_killed:
+            return
+        self._kill_at = self._asked_at + grace_s
+        if not self._is_terminated:
+            self._term_at = self._asked_at + grace_s / 2
 
     def tick(self, now: float) -> None:
-        """Kill what is left when its time is up."""
-        if self.kill_at is not None and now >= self.kill_at:
+        """Do what is due."""
+        if self.is_over:
+            return
+        if self._term_at is not None and now >= self._term_at:
+            self._terminate()
+        if self._kill_at is not None and now >= self._kill_at and not self._is_killed:
             self._is_killed = True
             self._signal_workers("SIGKILL")
+
+    def _terminate(self) -> None:
+        self._term_at = None
+        if not self._is_terminated:
+            self._is_terminated = True
+            self._signal_workers("SIGTERM")
 
     def _make(
         self,

@@ -5,40 +5,38 @@ from __future__ import annotations
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
-from hpc_multinode.report import Report, classify, describe, make_cancel_code, make_exit_code
+from hpc_multinode.report import Report, describe
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hpc_multinode.context import NodeContext
     from hpc_multinode.node.coordinator import Attempt, Coordinator
+    from hpc_multinode.node.ending import Ending
     from hpc_multinode.plan import LaunchPlan
     from hpc_multinode.report import Outcome
 
-# Slurm's words for failures of these classes; the others are plain FAILED.
-_STATES = {"lost_node": "NODE_FAIL", "out_of_memory": "OUT_OF_MEMORY"}
-
 
 def compose_report(
-    plan: LaunchPlan, node: NodeContext, coordinator: Coordinator, *, began: Sequence[datetime]
+    plan: LaunchPlan,
+    node: NodeContext,
+    coordinator: Coordinator,
+    ending: Ending,
+    *,
+    began: Sequence[datetime],
+    history: Sequence[dict[str, Any]] = (),
 ) -> Report:
-    """Compose the report of a run that is over.
+    """Compose the report of a run that is over in this job.
 
     Args:
         plan: The run.
         node: Node 0.
         coordinator: Has heard all agents.
-        began: When each attempt began, the first with the agent of node 0.
+        ending: How the last attempt has ended.
+        began: When each attempt of this job began, the first with the agent of node 0.
+        history: Attempts of earlier jobs.
     """
-    last = coordinator.attempt
-    cause = last.cause if coordinator.cancelled_by is None else None
-    if coordinator.cancelled_by is not None:
-        state, code, failure_class = "CANCELLED", make_cancel_code(coordinator.cancelled_by), "cancelled"
-    elif cause is not None:
-        failure_class = classify(cause)
-        state, code = _STATES.get(failure_class, "FAILED"), make_exit_code(cause)
-    else:
-        state, code, failure_class = "COMPLETED", 0, None
+    last, cause = coordinator.attempt, ending.cause
     # What a worker said of its failure stands; how its process ended after that is our doing.
     outcomes = {**{_who(one): one for one in last.outcomes.values()}, **_first_told(last)}
     consequences = [
@@ -49,37 +47,40 @@ def compose_report(
     prepared = [attempt for attempt in coordinator.attempts if attempt.number is not None]
     ends = [*began[1:], datetime.now(timezone.utc).astimezone()]
     records = [
-        _make_record(attempt, node, began=start, ended=end, state=state if attempt is last else "FAILED")
-        for attempt, start, end in zip(prepared, began, ends, strict=False)
+        _make_record(attempt, node, began=start, ended=stop, ending=ending if attempt is last else None)
+        for attempt, start, stop in zip(prepared, began, ends, strict=False)
     ]
     return Report(
         run=plan.run_id,
         run_dir=plan.run_dir,
         job_id=node.job_id,
-        state=state,
-        exit_code=code,
-        failure_class=failure_class,
+        state=ending.state,
+        exit_code=ending.exit_code,
+        failure_class=ending.failure_class,
         world_size=plan.world_size,
         num_nodes=plan.num_nodes,
         root_cause=cause,
         consequences=tuple(consequences),
-        attempts=tuple(records),
-        notes=_make_notes(coordinator),
+        attempts=(*history, *records),
+        notes=(*_make_notes(coordinator), *ending.notes),
     )
 
 
 def _make_record(
-    attempt: Attempt, node: NodeContext, *, began: datetime, ended: datetime, state: str
+    attempt: Attempt, node: NodeContext, *, began: datetime, ended: datetime, ending: Ending | None
 ) -> dict[str, Any]:
-    cause = attempt.cause
+    """Compose one attempt's record; without an ending another one followed it in the same job."""
+    cause = attempt.cause if ending is None else ending.cause
     return {
         "attempt": attempt.number,
         "started": began.isoformat(timespec="milliseconds"),
         "ended": ended.isoformat(timespec="milliseconds"),
         "nodes": list(node.hosts),
-        "ended_by": _ended_by(state),
+        "ended_by": "restart" if ending is None else ending.ended_by,
         "phases": dict(attempt.phases),
         "cause": describe(cause) if cause is not None else None,
+        "step": attempt.step,
+        "requeued": ending is not None and ending.wants_requeue,
     }
 
 
@@ -100,7 +101,3 @@ def _who(outcome: Outcome) -> tuple[int, int]:
 
 def _first_told(attempt: Attempt) -> dict[tuple[int, int], Outcome]:
     return {_who(outcome): outcome for _, outcome in reversed(attempt.failures)}
-
-
-def _ended_by(state: str) -> str:
-    return {"COMPLETED": "success", "CANCELLED": "cancelled", "NODE_FAIL": "lost_node"}.get(state, "failure")

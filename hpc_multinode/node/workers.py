@@ -53,6 +53,10 @@ class Workers:
         """Fork the workers."""
         self._request(kind="start", workers=[spec.to_json() for spec in specs])
 
+    def tell(self) -> None:
+        """Tell every worker that it is to stop."""
+        self._request(kind="tell")
+
     def signal(self, name: str) -> None:
         """Send a signal to the process group of every worker that runs."""
         self._request(kind="signal", signal=name)

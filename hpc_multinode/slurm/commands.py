@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
+import time
 from typing import TYPE_CHECKING
+
+from hpc_multinode.slurm.ends import JobFacts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _TIMEOUT_S = 10.0
+_ASK_AGAIN, _ASK_AGAIN_S = 2, 0.3
 # sbatch itself gives up after MessageTimeout, and asks again where Slurm is busy; this is for one that hangs.
 _SUBMIT_TIMEOUT_S = 300.0
 
@@ -98,6 +103,63 @@ def cancel_job(job_id: str) -> None:
     """Cancel a job; one that has ended is none of our concern."""
     number, cluster = split_job_id(job_id)
     _run(["scancel", *cluster, number])
+
+
+def show_job(job_id: str) -> dict[str, str] | None:
+    """Return what the controller knows of a job, by Slurm's names; None where it does not answer or know it.
+
+    Source:
+        scontrol(1), show job --oneliner. Values with blanks (a command, a comment) are cut at the first.
+    """
+    ended = _run(["scontrol", "--oneliner", "show", "job", job_id])
+    if ended is None or ended.returncode != 0 or not ended.stdout.strip():
+        return None
+    return dict(re.findall(r"(\S+?)=(\S*)", ended.stdout.splitlines()[-1]))
+
+
+def find_kill_wait() -> float | None:
+    """Return the seconds that Slurm leaves between SIGTERM and SIGKILL; None where it does not answer.
+
+    Source:
+        slurm.conf(5), KillWait; scontrol(1), show config.
+    """
+    ended = _run(["scontrol", "show", "config"])
+    found = re.search(r"^KillWait\s*=\s*(\d+)", ended.stdout, re.MULTILINE) if ended is not None else None
+    return float(found[1]) if found else None
+
+
+def ask_job(job_id: str) -> JobFacts:
+    """Gather what Slurm says of a job that has just got a signal; it may be busy, so it is asked again."""
+    job = show_job(job_id)
+    for _ in range(_ASK_AGAIN):
+        if job is not None:
+            break
+        time.sleep(_ASK_AGAIN_S)
+        job = show_job(job_id)
+    return JobFacts(job=job, kill_wait_s=find_kill_wait(), grace_s=_find_grace((job or {}).get("Partition")))
+
+
+def _find_grace(partition: str | None) -> float | None:
+    """Return the seconds that a preempted job of a partition is left.
+
+    Source:
+        slurm.conf(5), GraceTime; scontrol(1), show partition.
+    """
+    ended = _run(["scontrol", "--oneliner", "show", "partition", partition]) if partition else None
+    found = re.search(r"\bGraceTime=(\d+)", ended.stdout) if ended is not None else None
+    return float(found[1]) if found else None
+
+
+def requeue_job(job_id: str) -> str | None:
+    """Put a running job back into the queue, which ends all that runs in it; return Slurm's words where it refuses.
+
+    Source:
+        scontrol(1), requeue. It takes one task of an array as ``4700_3``.
+    """
+    ended = _run(["scontrol", "requeue", job_id])
+    if ended is None:
+        return "scontrol is not there, or does not answer"
+    return None if ended.returncode == 0 else ended.stderr.strip() or f"scontrol ended with {ended.returncode}"
 
 
 def split_job_id(job_id: str) -> tuple[str, list[str]]:

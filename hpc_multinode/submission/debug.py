@@ -9,6 +9,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from hpc_multinode.node.coordinator import Coordinator
+from hpc_multinode.node.ending import judge_ending
 from hpc_multinode.node.environment import make_node_env, make_worker_env
 from hpc_multinode.node.local import LOOPBACK, make_local_context
 from hpc_multinode.node.spec import WorkerSpec
@@ -86,6 +87,7 @@ def _run(plan: LaunchPlan, folder: RunFolder, node: NodeContext, spec: WorkerSpe
     failure = supervisor.note_exit(0, exit_code=code, signal=None)
     if failure is not None:
         coordinator.fail(failure, now=0.0)
-    report = compose_report(plan, node, coordinator, began=[started])
+    ending = judge_ending(plan, coordinator, end=None, history=())
+    report = compose_report(plan, node, coordinator, ending, began=[started])
     folder.write(REPORT, report.to_json().encode())
     return report.exit_code

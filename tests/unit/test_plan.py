@@ -271,6 +271,7 @@ def test_only_what_was_asked_for_is_an_option() -> None:
         "gpus-per-node": "4",
         "cpus-per-task": 8,
         "time": "00:30:00",
+        "signal": "USR2@180",
         "exclusive": True,
         **{name: f"my {name}" for name in names},
     }

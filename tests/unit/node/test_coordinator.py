@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from hpc_multinode.node.coordinator import HOLD_S, Coordinator, Step
+from hpc_multinode.node.coordinator import HOLD_S, TELL_S, Coordinator, Step
 from hpc_multinode.report import Outcome
+from hpc_multinode.slurm.ends import WARNING
 
 START = {"main_address": "n0", "main_port": 1234, "attempt": 0}
 STOPPED_BY_FAILURE, STOPPED_BY_CANCEL, KILLED = ["failure"], ["cancel"], ["kill"]
+STOPPED_AT_ONCE, HURRIED = ["cancel_at_once"], ["hurry"]
 
 
 def reasons(messages: list[dict[str, Any]]) -> list[str]:
@@ -48,7 +50,23 @@ def ended(rank: int, *, exit_code: int = 0) -> dict[str, Any]:
 
 def cancel(signal: str = "SIGTERM") -> dict[str, Any]:
     """Return the words with which a node tells of a signal."""
-    return {"kind": "cancel", "signal": signal}
+    return {"kind": "signal", "signal": signal}
+
+
+def told(*, listens: bool = False) -> dict[str, Any]:
+    """Return the words with which a node tells that it has told its workers."""
+    return {"kind": "told", "listens": listens}
+
+
+TELL = [{"kind": "tell"}]
+
+
+def ask(coordinator: Coordinator, num_nodes: int, signal: str = "SIGTERM", *, listens: bool = False) -> list[str]:
+    """Let a signal come to node 0 and all nodes tell their workers; return the reasons of the stops that follow."""
+    assert coordinator.hear(0, cancel(signal), now=1.0) == TELL
+    messages = [coordinator.hear(rank, told(listens=listens), now=1.0) for rank in range(num_nodes)]
+    assert not any(messages[:-1])
+    return reasons(messages[-1])
 
 
 def test_join_says_when_all_are_there() -> None:
@@ -162,31 +180,54 @@ def test_a_failed_run_is_over_when_its_nodes_have_ended() -> None:
     assert coordinator.is_over
 
 
-def test_cancel_stops_all_nodes() -> None:
-    """A signal to one agent ends the run everywhere."""
-    assert reasons(make_running(2).hear(0, cancel(), now=1.0)) == STOPPED_BY_CANCEL
+def test_cancel_tells_all_workers_first() -> None:
+    """A signal to one agent is told to the workers everywhere, before it is known who listens."""
+    assert make_running(2).hear(0, cancel(), now=1.0) == TELL
+
+
+def test_workers_that_listen_get_their_time() -> None:
+    """Where one worker anywhere listens, all may end by themselves: it may need the others to save."""
+    coordinator = make_running(2)
+    coordinator.hear(0, cancel(), now=1.0)
+    coordinator.hear(0, told(listens=True), now=1.0)
+    assert reasons(coordinator.hear(1, told(), now=1.0)) == STOPPED_BY_CANCEL
+
+
+def test_workers_that_do_not_listen_are_ended_at_once() -> None:
+    """Nobody waits for workers that would not hear anything."""
+    assert ask(make_running(2), 2) == STOPPED_AT_ONCE
+
+
+def test_an_agent_that_does_not_answer_is_not_waited_for() -> None:
+    """The decision falls after a second at the latest."""
+    coordinator = make_running(2)
+    coordinator.hear(0, cancel(), now=1.0)
+    coordinator.hear(0, told(listens=True), now=1.0)
+    assert coordinator.wake_at == 1.0 + TELL_S
+    assert coordinator.tick(1.0) == []
+    assert reasons(coordinator.tick(1.0 + TELL_S)) == STOPPED_BY_CANCEL
 
 
 def test_cancel_on_all_nodes_at_once_stops_them_once() -> None:
     """The signal that srun sends to every task counts as one, and kills nobody at once."""
     coordinator = make_running(3)
-    told = [reasons(coordinator.hear(rank, cancel(), now=1.0)) for rank in (1, 0, 2)]
-    assert told == [STOPPED_BY_CANCEL, [], []]
+    assert [coordinator.hear(rank, cancel(), now=1.0) for rank in (1, 0, 2)] == [TELL, [], []]
+    assert [reasons(coordinator.hear(rank, told(), now=1.0)) for rank in range(3)] == [[], [], STOPPED_AT_ONCE]
 
 
 def test_cancel_twice_on_one_node_kills() -> None:
     """Who asks a second time does not want to wait."""
     coordinator = make_running(2)
-    coordinator.hear(1, cancel("SIGINT"), now=1.0)
-    assert reasons(coordinator.hear(1, cancel("SIGINT"), now=2.0)) == KILLED
+    ask(coordinator, 2, "SIGINT")
+    assert reasons(coordinator.hear(0, cancel("SIGINT"), now=2.0)) == KILLED
 
 
 def test_cancel_is_known_by_its_first_signal() -> None:
     """The run's exit code follows the signal that came first."""
     coordinator = make_running(2)
-    coordinator.hear(1, cancel("SIGINT"), now=1.0)
+    ask(coordinator, 2, "SIGINT")
     coordinator.hear(1, cancel("SIGTERM"), now=2.0)
-    assert coordinator.cancelled_by == "SIGINT"
+    assert coordinator.asked_by == "SIGINT"
 
 
 def test_cancel_after_a_failure_is_its_consequence() -> None:
@@ -194,7 +235,7 @@ def test_cancel_after_a_failure_is_its_consequence() -> None:
     coordinator = make_running(2)
     coordinator.hear(1, failed(1), now=1.0)
     assert coordinator.hear(0, cancel(), now=1.5) == []
-    assert coordinator.cancelled_by is None
+    assert coordinator.asked_by is None
 
 
 def test_cancel_twice_after_a_failure_kills() -> None:
@@ -205,21 +246,74 @@ def test_cancel_twice_after_a_failure_kills() -> None:
     assert reasons(coordinator.hear(0, cancel(), now=2.0)) == KILLED
 
 
+def test_cancel_after_the_end_changes_nothing() -> None:
+    """Srun's SIGTERM to a run that is through does not make it a cancelled one."""
+    coordinator = make_running(2)
+    for rank in range(2):
+        coordinator.hear(rank, ended(rank), now=1.0)
+    assert coordinator.hear(0, cancel(), now=1.5) == []
+    assert coordinator.asked_by is None
+
+
 def test_failure_after_a_cancel_leaves_the_run_cancelled() -> None:
     """A worker that fails because it is being stopped does not become the reason of the end."""
     coordinator = make_running(2)
-    coordinator.hear(0, cancel(), now=1.0)
+    ask(coordinator, 2)
     assert coordinator.hear(1, failed(1), now=1.1) == []
-    assert coordinator.cancelled_by == "SIGTERM"
+    assert coordinator.asked_by == "SIGTERM"
 
 
 def test_cancel_before_the_start_prevents_it() -> None:
-    """Nodes that come after a cancel are not started."""
+    """Nodes that come after a cancel are not started; there is nobody to tell anything."""
     coordinator = Coordinator(num_nodes=2)
     coordinator.join(0, "n0")
     assert reasons(coordinator.hear(0, cancel(), now=1.0)) == STOPPED_BY_CANCEL
     coordinator.join(1, "n1")
     assert coordinator.start(START, now=0.0) == []
+
+
+def test_a_warning_stops_workers_that_listen() -> None:
+    """Near the time limit those who listen save and end."""
+    assert ask(make_running(2), 2, WARNING, listens=True) == ["warning"]
+
+
+def test_a_warning_leaves_alone_who_does_not_listen() -> None:
+    """A work that cannot save may come to its end in the time that is left."""
+    coordinator = make_running(2)
+    assert ask(coordinator, 2, WARNING) == []
+    assert coordinator.asked_by is None
+    assert ask(coordinator, 2) == STOPPED_AT_ONCE
+
+
+def test_a_warning_stops_all_that_is_to_be_requeued() -> None:
+    """Where the job is to come back, it has to end before its limit whoever listens."""
+    coordinator = Coordinator(num_nodes=1, stops_at_warning=True)
+    coordinator.join(0, "n0")
+    coordinator.start(START, now=0.0)
+    assert ask(coordinator, 1, WARNING) == ["warning"]
+
+
+def test_the_end_after_a_warning_hurries() -> None:
+    """SIGTERM after a warning says that the time is up: who still saves gets it too."""
+    coordinator = make_running(2)
+    ask(coordinator, 2, WARNING, listens=True)
+    assert reasons(coordinator.hear(0, cancel(), now=9.0)) == HURRIED
+    assert coordinator.asked_by == WARNING
+
+
+def test_a_second_warning_says_nothing_new() -> None:
+    """A warning comes to every task, and in a preemption perhaps again."""
+    coordinator = make_running(2)
+    ask(coordinator, 2, WARNING, listens=True)
+    assert coordinator.hear(1, cancel(WARNING), now=9.0) == []
+
+
+def test_what_workers_have_saved_is_kept() -> None:
+    """The furthest step and whether anybody has heard of the stop are there for the report."""
+    coordinator = make_running(2)
+    coordinator.hear(0, {**ended(0), "step": 7, "has_noticed": False}, now=1.0)
+    coordinator.hear(1, {**ended(1), "step": 9, "has_noticed": True}, now=1.0)
+    assert (coordinator.attempt.step, coordinator.attempt.has_noticed) == (9, True)
 
 
 def test_a_run_stopped_before_all_have_joined_waits_only_for_those_who_have() -> None:
@@ -321,7 +415,7 @@ def test_a_lost_peer_is_given_time_to_speak_for_itself() -> None:
     """A rank that has lost its peer stops nobody at once: the peer may still be cleaning up before it is heard."""
     coordinator = make_running(2)
     assert coordinator.hear(0, failed(0, LOST_PEER), now=1.0) == []
-    assert coordinator.stop_at == 1.0 + HOLD_S
+    assert coordinator.wake_at == 1.0 + HOLD_S
 
 
 def test_the_peers_own_word_stops_all_at_once() -> None:
@@ -339,7 +433,7 @@ def test_a_lost_peer_that_nobody_explains_stops_all() -> None:
     coordinator.hear(0, failed(0, LOST_PEER), now=1.0)
     assert coordinator.tick(1.0 + HOLD_S / 2) == []
     assert reasons(coordinator.tick(1.0 + HOLD_S)) == STOPPED_BY_FAILURE
-    assert coordinator.stop_at is None
+    assert coordinator.wake_at is None
 
 
 def fail_all(coordinator: Coordinator, *, now: float, message: str = "boom") -> None:
@@ -417,7 +511,7 @@ def test_a_lost_node_is_not_started_again() -> None:
 def test_a_cancelled_run_is_not_started_again() -> None:
     """Who cancels does not want another attempt."""
     coordinator = make_restartable(5)
-    coordinator.hear(0, cancel(), now=100.0)
+    ask(coordinator, 2)
     for rank in (0, 1):
         coordinator.hear(rank, ended(rank, exit_code=1), now=101.0)
     assert coordinator.next_step is Step.finish

@@ -215,7 +215,8 @@ def test_a_worker_lives_and_ends(server: Server) -> None:
     assert psutil.pid_exists(pids[0])
     said, exited = server.answers_until("exited")
     assert said == {"kind": "said", "local_rank": 0, "words": {"kind": "phase", "name": "process_group"}}
-    assert exited == {"kind": "exited", "local_rank": 0, "exit_code": 0, "signal": None}
+    end = {"exit_code": 0, "signal": None, "step": None, "has_noticed": False}
+    assert exited == {"kind": "exited", "local_rank": 0, **end}
 
 
 def test_a_worker_that_fails_says_so_before_it_ends(server: Server) -> None:

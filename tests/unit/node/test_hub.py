@@ -359,7 +359,7 @@ def test_a_node_that_joins_a_stopping_run_is_told() -> None:
         async with open_nodes(3) as nodes:
             local = await nodes.listen()
             await nodes.join(1)
-            local.send({"kind": "cancel", "signal": "SIGTERM"})
+            local.send({"kind": "signal", "signal": "SIGTERM"})
             late = await nodes.join(2)
             told = await asyncio.wait_for(late.receive(), 1.0)
             assert told is not None
@@ -374,7 +374,7 @@ def test_a_stopped_run_is_not_prepared_for_a_start() -> None:
     async def history() -> None:
         async with open_nodes(2) as nodes:
             local = await nodes.listen()
-            local.send({"kind": "cancel", "signal": "SIGTERM"})
+            local.send({"kind": "signal", "signal": "SIGTERM"})
             await nodes.join(1)
             for _ in range(3):
                 await asyncio.sleep(0)

@@ -207,7 +207,7 @@ def test_nothing_is_killed_while_nothing_is_stopped() -> None:
     """Without a stop there is no time at which workers are killed."""
     history = History()
     history.supervisor.tick(1e9)
-    assert history.supervisor.kill_at is None
+    assert history.supervisor.wake_at is None
     assert history.signals == []
 
 
@@ -216,7 +216,7 @@ def test_stop_asks_first() -> None:
     history = History()
     history.stop(10.0, grace_s=5.0)
     assert history.signals == ["SIGTERM"]
-    assert history.supervisor.kill_at == 15.0
+    assert history.supervisor.wake_at == 15.0
 
 
 def test_whoever_ignores_sigterm_is_killed_when_the_time_is_up() -> None:
@@ -235,7 +235,7 @@ def test_killing_is_done_once() -> None:
     history.stop(10.0, grace_s=5.0)
     history.supervisor.tick(15.0)
     history.supervisor.tick(16.0)
-    assert history.supervisor.kill_at is None
+    assert history.supervisor.wake_at is None
     assert history.signals == ["SIGTERM", "SIGKILL"]
 
 
@@ -245,7 +245,7 @@ def test_nobody_is_killed_when_all_obey() -> None:
     history.stop(10.0, grace_s=5.0)
     history.exit(0, signal="SIGTERM")
     history.exit(1, signal="SIGTERM")
-    assert history.supervisor.kill_at is None
+    assert history.supervisor.wake_at is None
     history.supervisor.tick(15.0)
     assert history.signals == ["SIGTERM"]
 
@@ -279,7 +279,7 @@ def test_a_longer_stop_does_not_lengthen_the_first() -> None:
     history = History()
     history.stop(10.0, grace_s=5.0)
     history.stop(11.0, grace_s=60.0)
-    assert history.supervisor.kill_at == 15.0
+    assert history.supervisor.wake_at == 15.0
 
 
 def test_stop_before_the_start_signals_nobody() -> None:
@@ -287,7 +287,7 @@ def test_stop_before_the_start_signals_nobody() -> None:
     history = History(num_workers=0)
     history.stop(10.0, grace_s=5.0)
     assert history.signals == []
-    assert history.supervisor.kill_at is None
+    assert history.supervisor.wake_at is None
     assert history.supervisor.is_over
 
 

@@ -10,6 +10,7 @@ import pytest
 from hpc_multinode.config import Config, Mode
 from hpc_multinode.context import NodeContext
 from hpc_multinode.node.coordinator import Coordinator
+from hpc_multinode.node.ending import judge_ending
 from hpc_multinode.node.verdict import compose_report
 from hpc_multinode.planning import make_plan
 from hpc_multinode.report import Outcome, Report
@@ -52,7 +53,9 @@ class History:
 
     def cancel(self, signal: str = "SIGTERM") -> History:
         """A signal is told."""
-        self.coordinator.hear(0, {"kind": "cancel", "signal": signal}, now=1.0)
+        self.coordinator.hear(0, {"kind": "signal", "signal": signal}, now=1.0)
+        for rank in range(NUM_NODES):
+            self.coordinator.hear(rank, {"kind": "told", "listens": False}, now=1.0)
         return self
 
     def end(self, *outcomes: Outcome) -> History:
@@ -78,12 +81,9 @@ class History:
             restart_count=0,
             source="slurm-step",
         )
-        return compose_report(
-            make_plan(Config(nodes=NUM_NODES), facts=facts, target=None),
-            node,
-            self.coordinator,
-            began=[STARTED],
-        )
+        plan = make_plan(Config(nodes=NUM_NODES), facts=facts, target=None)
+        ending = judge_ending(plan, self.coordinator, end=None, history=())
+        return compose_report(plan, node, self.coordinator, ending, began=[STARTED])
 
 
 def test_success() -> None:

@@ -123,6 +123,7 @@ def test_resources_become_directives(tmp_path: Path) -> None:
         "cpus-per-task": "8",
         "mem": "1536M",
         "time": "1-00:00:00",
+        "signal": "USR2@180",
         "partition": "a,b",
         "exclusive": None,
         "mail-type": "END,FAIL",
