@@ -155,6 +155,10 @@ class RunFolder:
         """Return what has happened in one attempt, a JSON object a line."""
         return self.attempt(attempt) / "events.jsonl"
 
+    def record(self, attempt: int) -> Path:
+        """Return how one attempt has ended, as in the report."""
+        return self.attempt(attempt) / "attempt.json"
+
     def result(self, attempt: int, global_rank: int) -> Path:
         """Return where a worker leaves its return value."""
         return self.attempt(attempt) / f"rank{global_rank}.result.pkl"

@@ -1,36 +1,42 @@
-"""The attempts of earlier jobs of a run, for the report of the one that follows."""
+"""The attempts of a run before this one, for the report: each leaves its record in its own folder."""
 
 from __future__ import annotations
 
 import json
+import os
 from typing import TYPE_CHECKING, Any
 
-from hpc_multinode.runs import REPORT, RunFolder
-
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable
+
+    from hpc_multinode.runs import RunFolder
 
 
 def read_history(folder: RunFolder, *, before: int) -> tuple[dict[str, Any], ...]:
-    """Return the records of all attempts before this one, as in the report.
+    """Return the records of all attempts before this one.
 
-    What the last report does not tell, because node 0 was lost before it could write one, is taken from the events.
+    One that has left none, because node 0 was lost, is told as far as its events go.
 
     Args:
         folder: The run's folder.
         before: Number of the attempt that begins.
     """
-    known = {record["attempt"]: record for record in _read_report(folder)}
-    return tuple(known.get(number) or _recover(folder, number) for number in range(before))
+    return tuple(_read_record(folder, number) or _recover(folder, number) for number in range(before))
 
 
-def _read_report(folder: RunFolder) -> Sequence[dict[str, Any]]:
+def write_records(folder: RunFolder, records: Iterable[dict[str, Any]]) -> None:
+    """Write how attempts have ended, each into its folder."""
+    for record in records:
+        path = folder.record(record["attempt"])
+        folder.write(os.path.relpath(path, folder.path), json.dumps(record).encode())
+
+
+def _read_record(folder: RunFolder, number: int) -> dict[str, Any] | None:
     try:
-        report = json.loads((folder.path / REPORT).read_text())
+        record: dict[str, Any] = json.loads(folder.record(number).read_text())
     except (OSError, ValueError):
-        return ()
-    attempts: list[dict[str, Any]] = report.get("attempts", [])
-    return attempts
+        return None
+    return record
 
 
 def _recover(folder: RunFolder, number: int) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from hpc_multinode.errors import EXIT_FAILED
 from hpc_multinode.node.coordinator import Coordinator
 from hpc_multinode.node.ending import Ending, judge_ending, refuse_requeue
-from hpc_multinode.node.history import read_history
+from hpc_multinode.node.history import read_history, write_records
 from hpc_multinode.node.hub import Hub
 from hpc_multinode.node.local import LOOPBACK
 from hpc_multinode.node.verdict import compose_report
@@ -106,6 +106,8 @@ class Host:
         await self._open_attempt()
         number = self._coordinator.attempt.number or 0
         self._history = await asyncio.to_thread(read_history, self._folder, before=number)
+        # It was the last word on an earlier attempt; the run goes on.
+        await asyncio.to_thread((self._folder.path / REPORT).unlink, missing_ok=True)
         if self._node.num_nodes > 1:
             await self._hub.listen(self._node, secret, bind_host=LOOPBACK if self._plan.mode == "local" else None)
         return self._hub.join_local(self._node.host)
@@ -165,6 +167,7 @@ class Host:
         )
         self._report = report
         try:
+            await asyncio.to_thread(write_records, self._folder, report.attempts[len(self._history) :])
             await asyncio.to_thread(self._folder.write, REPORT, report.to_json().encode())
         except OSError as error:  # a full disk, or a folder that the work removed: the end is told all the same
             print(f"error: the report cannot be written: {error}", file=sys.stderr, flush=True)  # noqa: T201
