@@ -206,6 +206,8 @@ class Config:
     run_root: str | None = None
     # The run's id and the name of its folder; null: made from name, date, time and four random digits.
     run_id: str | None = None
+    # Follow a submitted job's logs and end with its exit code; runs on this machine are followed anyway.
+    wait: bool = False
     # Folders 0700 and files 0600; false: 0750 and 0640.
     private: bool = True
     # Environment variables of every worker.

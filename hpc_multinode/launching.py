@@ -11,11 +11,15 @@ import shutil
 import sys
 from typing import TYPE_CHECKING, TextIO
 
+from hpc_multinode.person import shorten
+from hpc_multinode.registry import register
 from hpc_multinode.runs import RunFolder
+from hpc_multinode.slurm.environment import parse_job_id
 from hpc_multinode.slurm.leaking import render_left_out
 
 if TYPE_CHECKING:
     from hpc_multinode.plan import LaunchPlan
+    from hpc_multinode.registry import Entry
     from hpc_multinode.submission.controller import Controller
     from hpc_multinode.submission.foreground import WatchedRun
 
@@ -48,6 +52,7 @@ def launch(plan: LaunchPlan, *, config_text: str, out: TextIO | None = None) -> 
 
         require_srun()
     folder = RunFolder.create(plan, config_text=config_text)
+    register(plan, job_id=_find_own_job(plan), pid=os.getpid())
     print(render_header(plan), file=out, flush=True)
     if plan.mode == "debug":
         from hpc_multinode.submission.debug import run_debug  # noqa: PLC0415
@@ -80,15 +85,17 @@ def start_in_background(plan: LaunchPlan, *, config_text: str, work_pickle: byte
         require_sbatch()
         warn_of_left_out(plan)
         folder = RunFolder.create(plan, config_text=config_text, work_pickle=work_pickle)
-        return WatchedRun(plan, folder, make_job_controller(submit_slurm(plan, folder), folder))
+        job_id = submit_slurm(plan, folder)
+        _register_job(plan, job_id)
+        return WatchedRun(plan, folder, make_job_controller(job_id, folder))
     folder = RunFolder.create(plan, config_text=config_text, work_pickle=work_pickle)
-    return WatchedRun(plan, folder, _start_agents(plan, folder, is_foreground=False))
+    controller = _start_agents(plan, folder, is_foreground=False)
+    register(plan, job_id=_find_own_job(plan), pid=controller.pid)
+    return WatchedRun(plan, folder, controller)
 
 
 def render_header(plan: LaunchPlan) -> str:
     """Say in three lines what runs, where, and where its logs are."""
-    from hpc_multinode.submission.foreground import shorten  # noqa: PLC0415
-
     work = shorten(plan.work.file) if plan.work.file else plan.work.name or "work"
     name = f":{plan.work.name}" if plan.work.file and plan.work.name else ""
     size = f"{plan.num_nodes} x {plan.local_world_size} = {plan.world_size} worker{'s' * (plan.world_size != 1)}"
@@ -102,6 +109,17 @@ def warn_of_left_out(plan: LaunchPlan) -> None:
     """Name each wish in ``SBATCH_*`` that does not count."""
     for line in render_left_out(os.environ, plan.sbatch):
         print(f"warning: {line}", file=sys.stderr)  # noqa: T201
+
+
+def _find_own_job(plan: LaunchPlan) -> str | None:
+    return parse_job_id(os.environ) if plan.mode == "step" else None
+
+
+def _register_job(plan: LaunchPlan, job_id: str) -> Entry:
+    from hpc_multinode.slurm.commands import find_cluster_name  # noqa: PLC0415 - only where there is a Slurm
+
+    number, _, named = job_id.partition(";")
+    return register(plan, job_id=number, cluster=named or find_cluster_name(), is_remote=bool(named))
 
 
 def _start_agents(plan: LaunchPlan, folder: RunFolder, *, is_foreground: bool) -> Controller:
@@ -125,22 +143,26 @@ def _describe_gpus(plan: LaunchPlan) -> str:
 def _launch_on_slurm(plan: LaunchPlan, config_text: str, out: TextIO) -> int:
     from hpc_multinode.preparation import require_sbatch  # noqa: PLC0415
     from hpc_multinode.slurm.commands import split_job_id  # noqa: PLC0415
-    from hpc_multinode.submission.foreground import shorten  # noqa: PLC0415
     from hpc_multinode.submission.slurm import submit_slurm  # noqa: PLC0415
 
     require_sbatch()
     folder = RunFolder.create(plan, config_text=config_text)
     warn_of_left_out(plan)
     job_id = submit_slurm(plan, folder)
-    number, cluster = split_job_id(job_id)
-    select = " ".join([*cluster, number])
+    entry = _register_job(plan, job_id)
+    number, _cluster = split_job_id(job_id)
     print(render_header(plan), file=out)
     print(
         f"submitted: job {number}{job_id[len(number) :].replace(';', ' on cluster ')}\n"
         f"agents: {shorten(plan.run_dir)}/submitit/{number}_0_log.out\n"
-        f"report: {shorten(plan.run_dir)}/report.json, when it is over\n"
-        f"look:   squeue {' '.join([*cluster, '-j', number])}\n"
-        f"cancel: scancel {select}",
+        f"status: python -m hpc_multinode status {number}\n"
+        f"follow: python -m hpc_multinode logs -f {number}\n"
+        f"cancel: python -m hpc_multinode cancel {number}",
         file=out,
+        flush=True,
     )
-    return 0
+    if not plan.waits:
+        return 0
+    from hpc_multinode.life.following import follow_to_end  # noqa: PLC0415 - only where somebody waits
+
+    return follow_to_end(entry, out=out)

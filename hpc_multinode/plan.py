@@ -123,6 +123,7 @@ class LaunchPlan:
         max_requeues: Requeues of ours in the life of the run. Count.
         requeue_exit_code: Exit code where a requeue is refused, or None.
         kill_s: From SIGTERM to SIGKILL after a failure, in seconds.
+        waits: Whoever submits a job follows it to its end.
         user: Who submitted.
         work: What runs.
         strategy: What happens around it.
@@ -162,6 +163,7 @@ class LaunchPlan:
     max_requeues: int
     requeue_exit_code: int | None
     kill_s: float
+    waits: bool
     user: str
     work: WorkPlan
     strategy: StrategyPlan

@@ -105,6 +105,7 @@ def make_plan(
         setup=make_setup_lines(config, facts.pieces, cwd=facts.cwd, num_nodes=num_nodes),
         teardown=tuple(config.cluster.teardown),
         is_private=config.private,
+        waits=config.wait,
         keeps_results=keeps_results,
         main_address=config.launch.main_address,
         main_port=config.launch.main_port,

@@ -15,7 +15,7 @@ PACKAGE = Path(hpc_multinode.__file__).parent
 MODULES = sorted(path for path in PACKAGE.rglob("*.py") if not {"conf", "examples"} & set(path.parts))
 # Each part of the package, and the parts it may import. What stands in no list may import nothing of the package.
 SHARED = {"errors", "context", "arguments", "ports", "devices", "plan", "config", "report", "runs", "slurm"}
-SHARED |= {"stopping", "assets", "person", "logs"}
+SHARED |= {"stopping", "assets", "person", "logs", "registry"}
 LOGIN = SHARED | {"planning", "work", "source", "modules", "preparation", "wrapping", "templates"}
 ALLOWED = {
     "context": {"stopping"},
@@ -28,6 +28,8 @@ ALLOWED = {
     "report": {"errors", "logs", "advice"},
     "advice": {"report"},
     "runs": {"assets", "errors", "plan"},
+    "registry": {"commit", "person", "plan", "runs"},
+    "life": SHARED,
     "modules": {"errors"},
     "source": {"errors", "arguments", "modules", "work"},
     "work": {"errors", "modules", "source"},
@@ -44,9 +46,9 @@ ALLOWED = {
     "preparation": LOGIN,
     "submission": SHARED | {"node", "logs", "wrapping", "templates"},
     "yaml_files": {"keys"},
-    "launching": SHARED | {"submission", "preparation"},
+    "launching": SHARED | {"submission", "preparation", "life"},
     "multinode": SHARED | {"compose", "preparation", "launching", "submission"},
-    "cli": SHARED | {"compose", "preparation", "launching", "submission", "node", "templates"},
+    "cli": SHARED | {"compose", "preparation", "launching", "submission", "node", "templates", "life"},
 }
 
 

@@ -16,7 +16,9 @@ from hpc_multinode.errors import ConfigError, MultiNodeError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-VERBS = ("submit", "render", "context")
+# Verbs that look at runs: what follows them is their own, not Hydra's.
+LIFE_VERBS = ("list", "status", "logs", "wait", "cancel", "report")
+VERBS = ("submit", "render", "context", *LIFE_VERBS)
 _WITH_JSON = ("context",)
 _WITH_SCRIPT = ("render",)
 _FLAGS = {
@@ -40,6 +42,7 @@ class CommandLine:
         wants_version: ``--version`` was.
         wants_json: ``--json`` was.
         is_standalone: ``--standalone`` was.
+        words: All other words, where the verb is one of ``LIFE_VERBS``.
     """
 
     verb: str = "submit"
@@ -50,6 +53,7 @@ class CommandLine:
     wants_version: bool = False
     wants_json: bool = False
     is_standalone: bool = False
+    words: list[str] = field(default_factory=list)
 
 
 def run(argv: Sequence[str]) -> int:
@@ -92,6 +96,9 @@ def parse_command_line(argv: Sequence[str]) -> CommandLine:
     place = _find_verb(words)
     if place is not None:
         line.verb = _require_verb(words.pop(place))
+    if line.verb in LIFE_VERBS:
+        line.words = [*words, *(["--", *line.script_argv] if line.script_argv is not None else [])]
+        return line
     while words:
         word = words.pop(0)
         if word in _FLAGS and line.verb in _ONLY_WITH.get(word, VERBS):

@@ -23,11 +23,12 @@ from hpc_multinode.logs import LogFollower
 from hpc_multinode.node.agent import Agent
 from hpc_multinode.node.hub import refuse
 from hpc_multinode.node.link import join_remote
-from hpc_multinode.person import find_home, find_login_name
+from hpc_multinode.person import find_login_name, find_state
 from hpc_multinode.plan import LaunchPlan
+from hpc_multinode.registry import register
 from hpc_multinode.report import Report, render_report
 from hpc_multinode.runs import REPORT, RunFolder, wait_for
-from hpc_multinode.slurm.environment import find_devices, parse_node_context
+from hpc_multinode.slurm.environment import find_devices, parse_cluster_name, parse_node_context
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -61,6 +62,7 @@ def run_here(prepare: Callable[[NodeContext], tuple[LaunchPlan, str]], *, announ
         node = _take_plan(node, plan)
         node = replace(node, devices=find_devices(os.environ, plan.gpus_per_node))
         folder = RunFolder.create(plan, config_text=config_text, may_exist=True)
+        register(plan, job_id=node.job_id, step_id=node.step_id, cluster=parse_cluster_name(os.environ))
     except BaseException:  # whatever it was, the others wait for a plan
         if node.num_nodes > 1:
             asyncio.run(refuse(node, secret, timeout_s=_REFUSE_S))
@@ -128,7 +130,6 @@ async def _show_while(agent: Agent, plan: LaunchPlan, node: NodeContext) -> int:
         while not ended.wait(_POLL_S):
             _print_all(follower.read_new())
         _print_all(follower.read_rest())
-        follower.close()
 
     thread = threading.Thread(target=follow, daemon=True)
     thread.start()
@@ -153,15 +154,14 @@ def _derive_secret(node: NodeContext) -> bytes:
 
 def _read_own_secret() -> bytes:
     """Return the person's secret; made by whoever comes first, all at once, and never written again."""
-    home = find_home(os.environ)
-    state = os.environ.get("XDG_STATE_HOME") or (home / ".local" / "state" if home else None)
+    state = find_state(os.environ)
     if state is None:
         raise ConfigError(
             what="there is no home folder to keep your secret in",
             found="HOME and XDG_STATE_HOME are unset",
             fix="export XDG_STATE_HOME=FOLDER, private and shared by all nodes",
         )
-    path = Path(state) / "hpc_multinode" / "secret"
+    path = state / "secret"
     try:
         return path.read_bytes()
     except FileNotFoundError:

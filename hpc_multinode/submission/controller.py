@@ -30,10 +30,12 @@ class Controller:
     Attributes:
         is_running: Says whether it is still there.
         ask_to_stop: Asks the agents to end the run; asked twice, they kill its workers at once.
+        pid: The program's; None for a job.
     """
 
     is_running: Callable[[], bool]
     ask_to_stop: Callable[[], None]
+    pid: int | None = None
 
 
 def start_controller(

@@ -7,11 +7,11 @@ import os
 import signal
 import sys
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from hpc_multinode.errors import EXIT_FAILED
 from hpc_multinode.logs import LogFollower
+from hpc_multinode.person import shorten
 from hpc_multinode.report import Outcome, Report, make_cancel_code, render_report
 from hpc_multinode.runs import REPORT, RunFolder
 from hpc_multinode.submission.controller import read_output
@@ -77,8 +77,6 @@ class WatchedRun:
             return
         for rank, line in self._follower.read_rest() if is_last else self._follower.read_new():
             show(rank, line)
-        if is_last:
-            self._follower.close()
 
     def _read_report(self) -> Report:
         path = self._folder.path / REPORT
@@ -151,11 +149,3 @@ def watch(run: WatchedRun, *, out: TextIO) -> int:
         for number, handler in before.items():
             signal.signal(number, handler)
     return report.exit_code
-
-
-def shorten(path: str) -> str:
-    """Write a path as the person would: relative to where they stand, if it lies below."""
-    try:
-        return str(Path(path).relative_to(Path.cwd()))
-    except (ValueError, FileNotFoundError):  # elsewhere, or the current folder is gone
-        return path

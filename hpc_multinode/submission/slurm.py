@@ -168,7 +168,15 @@ def make_job_controller(job_id: str, folder: RunFolder) -> Controller:
             asked_at = time.monotonic()
         return is_there
 
-    return Controller(is_running=is_running, ask_to_stop=lambda: cancel_job(job_id))
+    return Controller(is_running=is_running, ask_to_stop=lambda: _cancel(job_id))
+
+
+def _cancel(job_id: str) -> None:
+    refusal = cancel_job(job_id)
+    if refusal:
+        raise SubmissionError(
+            what=f"Slurm does not cancel job {job_id}", found=refusal, fix=f"scancel {job_id} when Slurm answers"
+        )
 
 
 def _make_parameters(plan: LaunchPlan) -> dict[str, Any]:

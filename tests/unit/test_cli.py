@@ -15,7 +15,7 @@ import pytest
 import hpc_multinode.launching  # noqa: F401 - before a test replaces sys.stdout
 from hpc_multinode import __version__
 from hpc_multinode.cli import run
-from hpc_multinode.cli.main import OPTIONS, CommandLine, parse_command_line
+from hpc_multinode.cli.main import OPTIONS, VERBS, CommandLine, parse_command_line
 from hpc_multinode.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def test_words_are_sorted(argv: list[str], line: CommandLine) -> None:
     ("word", "fix"),
     [
         ("rendr", "did you mean render?"),
-        ("zzz", "the verbs are submit, render, context; --help tells more"),
+        ("zzz", f"the verbs are {', '.join(VERBS)}; --help tells more"),
         ("train.py", "work.target=train.py strategy=script"),
         ("train.py:run", "work.target=train.py:run"),
         ("pkg.mod:Name", "work.target=pkg.mod:Name"),
@@ -283,9 +283,9 @@ run:  runs/r1
 logs: runs/r1/attempt-0/rank*.log
 submitted: job 4711
 agents: runs/r1/submitit/4711_0_log.out
-report: runs/r1/report.json, when it is over
-look:   squeue -j 4711
-cancel: scancel 4711
+status: python -m hpc_multinode status 4711
+follow: python -m hpc_multinode logs -f 4711
+cancel: python -m hpc_multinode cancel 4711
 """
 
 
