@@ -90,7 +90,7 @@ def start_in_background(plan: LaunchPlan, *, config_text: str, work_pickle: byte
         return WatchedRun(plan, folder, make_job_controller(job_id, folder))
     folder = RunFolder.create(plan, config_text=config_text, work_pickle=work_pickle)
     controller = _start_agents(plan, folder, is_foreground=False)
-    register(plan, job_id=_find_own_job(plan), pid=controller.pid)
+    register(plan, job_id=_find_own_job(plan), pid=controller.process.pid if controller.process is not None else None)
     return WatchedRun(plan, folder, controller)
 
 

@@ -41,6 +41,7 @@ class Entry:
         job_id: Slurm's job id, such as ``4711`` or ``4711_3``; None on this machine.
         step_id: Number of the step that the agents are, where people started it themselves; else None.
         cluster: Name of the Slurm cluster, where it is known.
+        is_remote: It is not the cluster that commands reach by themselves: they have to name it.
         num_nodes: Nodes. Count, at least 1.
         local_world_size: Workers a node. Count, at least 1.
         submitted: When, as ISO 8601 with zone.

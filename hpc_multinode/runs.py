@@ -143,6 +143,13 @@ class RunFolder:
             else:
                 return number
 
+    def find_newest_attempt(self) -> int:
+        """Return the number of the newest attempt, 0 where there is none yet."""
+        number = 0
+        while self.attempt(number + 1).exists():
+            number += 1
+        return number
+
     def rank_log(self, attempt: int, global_rank: int) -> Path:
         """Return the log of one worker."""
         return self.attempt(attempt) / f"rank{global_rank}.log"

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hpc_multinode import __version__
+from hpc_multinode.cli import completion
 from hpc_multinode.errors import ConfigError, MultiNodeError
 
 if TYPE_CHECKING:
@@ -63,15 +64,7 @@ def run(argv: Sequence[str]) -> int:
         argv: The words after the program's name.
     """
     try:
-        line = parse_command_line(argv)
-        if line.wants_help:
-            print((Path(__file__).parent / "help.txt").read_text(), end="")  # noqa: T201
-            return 0
-        if line.wants_version:
-            print(f"hpc_multinode {__version__}")  # noqa: T201
-            return 0
-        verb = importlib.import_module(f"hpc_multinode.cli.{line.verb}")
-        return int(verb.run(line))
+        return _carry_out(argv)
     except MultiNodeError as error:
         print(f"error: {error}", file=sys.stderr)  # noqa: T201
         return error.exit_code
@@ -80,6 +73,20 @@ def run(argv: Sequence[str]) -> int:
     except BrokenPipeError:  # the reader of our output, such as head, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+
+
+def _carry_out(argv: Sequence[str]) -> int:
+    if argv and argv[0] in completion.OPTIONS:
+        return completion.run(argv[1:])
+    line = parse_command_line(argv)
+    if line.wants_help:
+        print((Path(__file__).parent / "help.txt").read_text(), end="")  # noqa: T201
+        return 0
+    if line.wants_version:
+        print(f"hpc_multinode {__version__}")  # noqa: T201
+        return 0
+    verb = importlib.import_module(f"hpc_multinode.cli.{line.verb}")
+    return int(verb.run(line))
 
 
 def parse_command_line(argv: Sequence[str]) -> CommandLine:

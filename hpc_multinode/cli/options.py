@@ -30,6 +30,10 @@ class Parser(argparse.ArgumentParser):
             self.add_argument("run", nargs="?", metavar="RUN", help=RUN_HELP)
         self.add_argument("--json", action="store_true", help="for scripts")
 
+    def list_options(self) -> list[str]:
+        """Return the long names of its options."""
+        return sorted(name for action in self._actions for name in action.option_strings if name.startswith("--"))
+
     def error(self, message: str) -> NoReturn:
         """Raise what is wrong, in three parts."""
         raise ConfigError(

@@ -30,12 +30,14 @@ class Controller:
     Attributes:
         is_running: Says whether it is still there.
         ask_to_stop: Asks the agents to end the run; asked twice, they kill its workers at once.
-        pid: The program's; None for a job.
+        process: The program; None for a job.
+        job_id: The job's; None for a program.
     """
 
     is_running: Callable[[], bool]
     ask_to_stop: Callable[[], None]
-    pid: int | None = None
+    process: subprocess.Popen[bytes] | None = None
+    job_id: str | None = None
 
 
 def start_controller(

@@ -43,6 +43,11 @@ class WatchedRun:
         self._follower = LogFollower(folder.path)
 
     @property
+    def controller(self) -> Controller:
+        """What stands between us and the agents."""
+        return self._controller
+
+    @property
     def is_running(self) -> bool:
         """Say whether the agents are still there."""
         return self._controller.is_running()

@@ -44,7 +44,7 @@ def start_local(plan: LaunchPlan, folder: RunFolder, *, is_foreground: bool) -> 
     return Controller(
         is_running=lambda: process.poll() is None,
         ask_to_stop=lambda: process.send_signal(signal.SIGTERM),
-        pid=process.pid,
+        process=process,
     )
 
 

@@ -168,7 +168,7 @@ def make_job_controller(job_id: str, folder: RunFolder) -> Controller:
             asked_at = time.monotonic()
         return is_there
 
-    return Controller(is_running=is_running, ask_to_stop=lambda: _cancel(job_id))
+    return Controller(is_running=is_running, ask_to_stop=lambda: _cancel(job_id), job_id=job_id)
 
 
 def _cancel(job_id: str) -> None:
