@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from hpc_multinode.cli.main import CommandLine
     from hpc_multinode.life.view import RunView
 
+# As many as a person looks at; a pipe gets all.
+_SHOWN = 40
 _HEADER = ("RUN", "JOB", "STATE", "SIZE", "ATTEMPT", "WAITED", "RAN", "WHY")
 
 
@@ -30,6 +32,7 @@ def make_parser() -> Parser:
     parser.add_argument("--state", metavar="STATE[,STATE]", help="only these, such as RUNNING,PENDING or FAILED")
     parser.add_argument("--since", metavar="TIME", help="only those submitted since, such as 12h, 2d or 2026-12-01")
     parser.add_argument("--name", metavar="NAME", help="only those whose name or id begins so")
+    parser.add_argument("-n", "--lines", metavar="N", type=int, help=f"the newest N (terminal: {_SHOWN}; 0: all)")
     return parser
 
 
@@ -53,7 +56,10 @@ def run(line: CommandLine) -> int:
         return 0
     is_terminal = sys.stdout.isatty()
     width = shutil.get_terminal_size().columns if is_terminal else None
-    print(render_table(_make_rows(views, is_terminal=is_terminal), width=width))  # noqa: T201
+    shown = views[: options.lines or None] if options.lines is not None or not is_terminal else views[:_SHOWN]
+    print(render_table(_make_rows(shown, is_terminal=is_terminal), width=width))  # noqa: T201
+    if len(shown) < len(views):
+        print(f"and {len(views) - len(shown)} older ones: -n 0", file=sys.stderr)  # noqa: T201
     if any(view.word.age_s is not None for view in views):
         age = max(view.word.age_s or 0.0 for view in views)
         print(f"note: Slurm does not answer; its last word is {format_span(age)} old", file=sys.stderr)  # noqa: T201
