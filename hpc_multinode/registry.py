@@ -122,6 +122,8 @@ def register(
         is_remote: Commands have to name it.
         pid: Process of this machine that passes a SIGTERM on to the agents.
     """
+    before = read_entry(Path(plan.run_dir))  # of an earlier attempt, where tasks of srun are requeued
+    now = datetime.now(timezone.utc).astimezone().isoformat(timespec="microseconds")
     entry = Entry(
         run=plan.run_id,
         name=plan.name,
@@ -129,7 +131,7 @@ def register(
         mode=plan.mode,
         num_nodes=plan.num_nodes,
         local_world_size=plan.local_world_size,
-        submitted=datetime.now(timezone.utc).astimezone().isoformat(timespec="milliseconds"),
+        submitted=now if before is None else before.submitted,
         host=socket.gethostname(),
         job_id=job_id,
         step_id=step_id,

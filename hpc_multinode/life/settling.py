@@ -90,6 +90,8 @@ def _find_end(view: RunView) -> tuple[str, int, int]:
     state = parse_state(job.get("JobState", ""))
     if state not in FINAL and word.job is not None:
         state = word.job.state
+    if view.entry.mode != "slurm" and state in ("COMPLETED", "FAILED"):  # the word on what stood around it
+        return "FAILED", EXIT_FAILED, 0
     code, _, number = job.get("ExitCode", "").partition(":")
     if state in FINAL:
         return state, int(code) if code.isdigit() else 0, int(number) if number.isdigit() else 0

@@ -215,16 +215,19 @@ def _find_state(entry: Entry, files: RunFiles, word: SlurmWord, *, is_alive: boo
         if is_alive is None:
             return UNKNOWN, f"it was started on {entry.host}: ask there"
         return "COMPLETING", "its launcher is gone, and its agents are ending it"
-    return _find_job_state(files, word)
+    return _find_job_state(entry, files, word)
 
 
-def _find_job_state(files: RunFiles, word: SlurmWord) -> tuple[str, str]:
+def _find_job_state(entry: Entry, files: RunFiles, word: SlurmWord) -> tuple[str, str]:
     if word.account is not None and word.account.state in FINAL:
         return word.account.state, ""
+    if word.is_gone:
+        where = "the queue" if entry.mode == "slurm" else "its job"
+        return UNKNOWN, f"it has left {where} without a report"
+    if word.job is not None and entry.mode != "slurm" and word.job.state == "COMPLETED":
+        return UNKNOWN, "its job has ended, and it left no report"  # the shell or script around it ended well
     if word.job is not None:
         return word.job.state, _explain_job(word.job)
-    if word.is_gone:
-        return UNKNOWN, "it has left the queue without a report"
     return ("RUNNING" if files.attempts else "PENDING"), "Slurm does not answer; this is from the run folder"
 
 

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import pty
+import re
 import signal
+import subprocess
+import sys
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -168,3 +173,47 @@ def test_unknown_run_is_refused(home: Launcher) -> None:
         ended = ask(home, verb, "no-such-run")
         assert ended.code == 2
         assert "no run is known by 'no-such-run'" in ended.err
+
+
+def test_watch_is_a_live_page_that_ends_with_the_run(home: Launcher) -> None:
+    """On a terminal ``status --watch`` shows the ranks anew and ends with the run, its closing text and its code."""
+    process = start(home, work="ends.py:raise_on_1")
+    ours, theirs = pty.openpty()
+    watcher = subprocess.Popen(
+        [sys.executable, "-m", "hpc_multinode", "status", "--watch"], cwd=home.cwd.parent,
+        env={**home.env, "TERM": "xterm", "COLUMNS": "120"}, stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs,
+    )  # fmt: skip
+    os.close(theirs)
+    shown = b""
+    with contextlib.suppress(OSError):  # the end of a terminal
+        while piece := os.read(ours, 4096):
+            shown += piece
+    os.close(ours)
+    assert watcher.wait(timeout=20) == home.finish(process).code == 1
+    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown.decode())
+    assert "RANK" in text
+    assert text.count("root cause: ") == 1
+
+
+def test_page_is_written(home: Launcher) -> None:
+    """``report --html`` writes one file and says where; a folder that is not there is exit code 2."""
+    home.plain("ends.py:raise_on_1", workers=1)
+    page = home.cwd.parent / "page.html"
+    told = ask(home, "report", "--html", str(page))
+    assert (told.code, told.out) == (0, f"{page}\n")
+    assert "no such luck" in page.read_text()
+    refused = ask(home, "report", "--html", "/nowhere/page.html")
+    assert refused.code == 2
+    assert "the page cannot be written" in refused.err
+
+
+def test_status_and_report_tell_scripts_the_same(home: Launcher) -> None:
+    """``--json`` of list, status and report have the fields of report.json by the same names."""
+    home.plain("ends.py:raise_on_1", workers=1)
+    listed = read_list(home)[0]
+    status = json.loads(ask(home, "status", "--json").out)
+    report = json.loads(ask(home, "report", "--json").out)
+    names = ("run", "run_dir", "job_id", "state", "exit_code", "failure_class", "world_size", "num_nodes", "root_cause")
+    for name in names:
+        assert listed[name] == status[name] == report[name], name
+    assert [rank["state"] for rank in status["ranks"]] == ["stopped", "failed"]

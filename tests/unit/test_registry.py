@@ -97,3 +97,11 @@ def test_process_of_another_machine_cannot_be_seen(tmp_path: Path) -> None:
     (entry,) = read_entries()
     moved = Entry(**{**{name: getattr(entry, name) for name in Entry.__dataclass_fields__}, "host": "elsewhere"})
     assert is_alive(moved) is None
+
+
+def test_later_attempt_keeps_the_time_of_submission(tmp_path: Path) -> None:
+    """Tasks of srun that are requeued register their run again: it was still submitted when it was."""
+    plan = make_plan(tmp_path / "runs" / "one")
+    first, second = register(plan, job_id="1"), register(plan, job_id="1")
+    assert first.submitted == second.submitted
+    assert len(read_entries()) == 1

@@ -178,3 +178,12 @@ def test_reason_of_a_failure_is_one_short_line() -> None:
                     message="no luck\nreally")  # fmt: skip
     view = look(report=make_report("FAILED", 1, failure_class="exception", root_cause=cause), attempts=(0,))
     assert view.reason == "rank 3 on n2 raised ValueError: no luck"
+
+
+@pytest.mark.parametrize(
+    "word", [says("COMPLETED"), SlurmWord(taken=at(190), job=make_job("RUNNING"), is_gone=True)], ids=["job", "step"]
+)
+def test_step_that_left_no_report_is_not_what_its_job_is(word: SlurmWord) -> None:
+    """The shell around a run may go on, or end well, when the run's own step was killed."""
+    view = look(attempts=(0,), mode="step", word=word)
+    assert (view.state, view.is_lost) == ("UNKNOWN", True)
