@@ -13,7 +13,7 @@ from hpc_multinode.errors import ConfigError
 from hpc_multinode.life.closing import print_closing
 from hpc_multinode.life.detaching import EXIT_DETACHED, Detached, detachable
 from hpc_multinode.life.finding import find_run
-from hpc_multinode.life.looking import Watcher, look_at, settle_later_word
+from hpc_multinode.life.looking import Watcher, look_at, make_pause, settle_later_word
 from hpc_multinode.life.queue import Queue
 from hpc_multinode.life.ranks import read_ranks
 from hpc_multinode.life.status import render_status
@@ -53,7 +53,7 @@ def run(line: CommandLine) -> int:
         return 0
     is_terminal = sys.stdout.isatty()
     print(_render(view, is_terminal=is_terminal))  # noqa: T201
-    if entry.mode == "slurm" and view.is_over and not queue.has_accounting:
+    if entry.mode == "slurm" and view.is_over and queue.lacks_accounting:
         print("note: this cluster keeps no accounting; this is from the run folder and the queue", file=sys.stderr)  # noqa: T201
     return 0
 
@@ -75,8 +75,9 @@ def _watch(entry: Entry) -> RunView:
     watcher = Watcher(entry)
     with Live(console=Console(), auto_refresh=False, transient=True) as live:
         while True:
+            began = time.monotonic()
             view = watcher.look()
             live.update(Text.from_ansi(_render(view, is_terminal=True)), refresh=True)
             if watcher.is_end(view):
                 return view
-            time.sleep(_REFRESH_S)
+            time.sleep(make_pause(time.monotonic() - began, _REFRESH_S))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TextIO
 from hpc_multinode.life.closing import print_closing
 from hpc_multinode.life.detaching import EXIT_DETACHED, Detached, detachable
 from hpc_multinode.life.history import find_line_ends, find_windows, read_window
-from hpc_multinode.life.looking import POLL_S, Watcher
+from hpc_multinode.life.looking import POLL_S, Watcher, make_pause
 from hpc_multinode.life.printing import LogPrinter
 from hpc_multinode.life.waiting import Teller
 from hpc_multinode.logs import LogFollower
@@ -125,8 +125,10 @@ def follow(
         entry.path, ranks=ranks, first_attempt=current, last_attempt=current, offsets=offsets, shows_traceback=True
     )
     while True:
+        began = time.monotonic()
         view = watcher.look()
         printer.show(list(follower.read_new()), attempt=current)
+        took_s = time.monotonic() - began
         if view.files.attempt is not None and view.files.attempt > current:
             printer.show(list(follower.read_rest()), attempt=current)
             current += 1
@@ -139,7 +141,7 @@ def follow(
         if watcher.is_end(view):
             printer.show(list(follower.read_rest()), attempt=current)
             return view
-        sleep(POLL_S)
+        sleep(make_pause(took_s, POLL_S))
 
 
 def follow_to_end(entry: Entry, *, out: TextIO) -> int:

@@ -22,6 +22,9 @@ _ONCE_S = 2.0
 POLL_S = 0.5
 # How long Slurm's own word on the end is waited for once there is a report. Seconds.
 _SLURMS_WORD_S = 15.0
+# After a look at files, rest so many times as long as it took, but no longer than these seconds.
+_REST = 10.0
+_LONGEST_PAUSE_S = 10.0
 
 
 def look_at_all(entries: Sequence[Entry], *, queue: Queue | None = None) -> list[RunView]:
@@ -107,6 +110,16 @@ class Watcher:
         if view.entry.mode != "slurm" or not is_heard or view.word.is_over:
             return True
         return self._clock() - self._reported_at > _SLURMS_WORD_S
+
+
+def make_pause(took_s: float, least_s: float) -> float:
+    """Return how long to pause after a look at files, so that thousands of logs on a slow file system are not a load.
+
+    Args:
+        took_s: How long the look took, in seconds.
+        least_s: The shortest pause, in seconds.
+    """
+    return min(_LONGEST_PAUSE_S, max(least_s, _REST * took_s))
 
 
 def _look(entry: Entry, word: SlurmWord) -> RunView:

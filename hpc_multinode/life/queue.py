@@ -115,9 +115,9 @@ class Queue:
         return parse_accounting(text or "")
 
     @property
-    def has_accounting(self) -> bool:
-        """Say whether sacct is there and has not said that it knows nothing."""
-        return self._has_accounting
+    def lacks_accounting(self) -> bool:
+        """Say whether there is a Slurm here whose sacct is not there, or has said that it knows nothing."""
+        return self._is_there and not self._has_accounting
 
     def _is_here(self, entry: Entry) -> bool:
         """Say whether a run's job is on a cluster that our commands reach: homes may be shared between clusters."""

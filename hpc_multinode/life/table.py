@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 _COLOURS = {"red": 31, "green": 32, "yellow": 33, "blue": 34, "dim": 2, "bold": 1}
 _ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
+_MAX_SPANS = 6
 _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
 
 
@@ -73,14 +74,17 @@ def cut(text: str, width: int | None) -> str:
 
 
 def name_ranks(ranks: Sequence[int]) -> str:
-    """Write numbers in the shortest form: ``0-3,7``."""
+    """Write numbers in the shortest form: ``0-3,7``; of many spans the first, and how many there are in all."""
     spans: list[list[int]] = []
     for rank in sorted(ranks):
         if spans and rank == spans[-1][1] + 1:
             spans[-1][1] = rank
         else:
             spans.append([rank, rank])
-    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in spans)
+    names = [str(first) if first == last else f"{first}-{last}" for first, last in spans]
+    if len(names) <= _MAX_SPANS:
+        return ",".join(names)
+    return f"{','.join(names[:_MAX_SPANS])},... {len(ranks)} ranks"
 
 
 def _bare(text: str) -> str:

@@ -137,6 +137,39 @@ def test_wait_and_logs_go_on_across_a_requeue(on_slurm: OnSlurm) -> None:
     assert "attempt 1 begins" in followed.out
 
 
+def test_run_is_cancelled_between_its_attempts(on_slurm: OnSlurm) -> None:
+    """A job that was requeued and is held waits, keeps the logs of its first attempt, and is cancelled from there."""
+    ended = submit(on_slurm, work="again.py:run")
+    wait_until_asleep(on_slurm, ended)
+    on_slurm.cluster.scontrol("requeuehold", ended.job_id)
+    wait_until(lambda: look(on_slurm, ended.job_id)["state"] == "PENDING", what="a held job", timeout_s=60)
+    one = look(on_slurm, ended.job_id)
+    assert (one["is_over"], one["attempt"]) == (False, 0)
+    assert one["reason"].startswith("waiting: ")
+    cancelled = ask(on_slurm, "cancel", ended.job_id)
+    assert cancelled.code == 0, cancelled.err
+    assert on_slurm.cluster.job(ended.job_id)["JobState"] == "CANCELLED"
+    assert look(on_slurm, ended.job_id)["is_over"]
+    assert "attempt 0 begins" in ask(on_slurm, "logs", ended.job_id).out
+
+
+def test_wait_goes_on_across_a_lost_node(on_slurm: OnSlurm) -> None:
+    """When node 0 loses its power Slurm requeues the job, and ``wait`` ends with the next attempt's code."""
+    ended = submit(on_slurm, work="again.py:run")
+    wait_until_asleep(on_slurm, ended)
+    first = on_slurm.cluster.job(ended.job_id)["BatchHost"]
+    index = on_slurm.cluster.node_names.index(first)
+    waiting = on_slurm.start("wait", ended.job_id, cwd=on_slurm.cluster.settings.home)
+    on_slurm.cluster.kill_node(index)
+    try:
+        waited = on_slurm.finish(waiting, timeout_s=120)
+        assert waited.code == 0, waited.out + waited.err + ask(on_slurm, "status", ended.job_id).out
+        one = look(on_slurm, ended.job_id)
+        assert (one["state"], one["attempt"]) == ("COMPLETED", 1)
+    finally:
+        on_slurm.cluster.revive_node(index)
+
+
 def test_silent_controller_leaves_the_last_word_and_wait_goes_on(on_slurm: OnSlurm) -> None:
     """While slurmctld is down nothing fails: the list shows what is known, ``wait`` sees the end of the run."""
     ended = submit(on_slurm)

@@ -138,7 +138,15 @@ def test_attempts_are_listed_where_there_were_several(run_dir: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("ranks", "name"), [([0], "0"), ([0, 1, 2, 3], "0-3"), ([7, 0, 1], "0-1,7"), ([3, 5], "3,5"), ([], "")]
+    ("ranks", "name"),
+    [
+        ([0], "0"),
+        ([0, 1, 2, 3], "0-3"),
+        ([7, 0, 1], "0-1,7"),
+        ([3, 5], "3,5"),
+        ([], ""),
+        (list(range(0, 40, 2)), "0,2,4,6,8,10,... 20 ranks"),
+    ],
 )
 def test_ranks_are_named_shortly(ranks: list[int], name: str) -> None:
     """Neighbours are a span."""
