@@ -44,7 +44,7 @@ ALLOWED = {
     "executors": SHARED,
     "node": SHARED | {"executors", "logs"},
     "preparation": LOGIN,
-    "submission": SHARED | {"node", "logs", "wrapping", "templates"},
+    "submission": SHARED | {"node", "logs", "life", "wrapping", "templates"},
     "yaml_files": {"keys"},
     "launching": SHARED | {"submission", "preparation", "life"},
     "multinode": SHARED | {"compose", "preparation", "launching", "submission"},

@@ -35,13 +35,8 @@ def look_at_all(entries: Sequence[Entry], *, queue: Queue | None = None) -> list
         queue: Asks Slurm.
     """
     queue = queue or Queue()
-    views = [_look(entry, SlurmWord()) for entry in entries]
-    views = [
-        view if view.is_over or view.entry.job_id is None
-        else _look(view.entry, queue.read_word(view.entry, max_age_s=_ONCE_S))
-        for view in views
-    ]  # fmt: skip
-    return _settle_lost(views, queue)
+    # Those that have their report too: a person may have requeued one by hand.
+    return _settle_lost([_look(entry, queue.read_word(entry, max_age_s=_ONCE_S)) for entry in entries], queue)
 
 
 def look_at(entry: Entry, *, queue: Queue | None = None, max_age_s: float = _ONCE_S) -> RunView:

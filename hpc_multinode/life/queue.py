@@ -62,7 +62,13 @@ class Queue:
 
     @cached_property
     def _cluster(self) -> str | None:
-        return find_cluster_name()
+        """The cluster that commands from here reach: asked once on each machine, and kept."""
+        name = _name_kept("cluster", None)
+        kept = read_state(name)
+        found = kept.decode() if kept else find_cluster_name()
+        if found and not kept:
+            write_state(name, found.encode())
+        return found
 
     def read_word(self, entry: Entry, *, max_age_s: float) -> SlurmWord:
         """Return what Slurm says of a run.
@@ -71,10 +77,10 @@ class Queue:
             entry: Which run.
             max_age_s: Ask if the last answer is older. Seconds.
         """
-        if entry.job_id is None:
+        if entry.job_id is None or not self._is_there:
             return SlurmWord()
-        if not self._is_there:
-            return SlurmWord()
+        if not self._is_here(entry):
+            return SlurmWord(is_elsewhere=True)
         submitted = datetime.fromisoformat(entry.submitted)
         answer = self._read(max_age_s, not_before=submitted, cluster=entry.named_cluster)
         if answer is None:
@@ -87,7 +93,7 @@ class Queue:
         is_step = entry.mode in ("step", "allocation")
         if is_step and job is not None and job.state in ACTIVE:
             return SlurmWord(taken=answer.taken, age_s=age_s, job=job, is_gone=self._is_step_gone(entry, max_age_s))
-        is_gone = job is None and age_s is None and not is_new(entry, now=now) and self._is_here(entry)
+        is_gone = job is None and age_s is None and not is_new(entry, now=now)
         return SlurmWord(taken=answer.taken, age_s=age_s, job=job, is_gone=is_gone)
 
     def read_accounts(self, entries: Sequence[Entry]) -> dict[str, AccountedJob]:
@@ -159,7 +165,7 @@ class Queue:
         self._silent_since = None
         answer = self._answers[cluster] = _Answer(taken=now, jobs=parse_queue(text))
         kept_text = json.dumps({"uid": os.getuid(), "taken": now.isoformat(), "text": text})
-        write_state(_name_kept(cluster), kept_text.encode())
+        write_state(_name_kept("queue", cluster), kept_text.encode())
         return answer
 
 
@@ -169,7 +175,7 @@ def make_interval(interval_s: float) -> float:
     return min(_LAST_S, interval_s * _GROWTH) * random.uniform(0.9, 1.1)  # noqa: S311 - no secret
 
 
-def _name_kept(cluster: str | None) -> str:
+def _name_kept(what: str, cluster: str | None) -> str:
     # A home may be shared by the machines of several clusters.
     where = [
         socket.gethostname(),
@@ -177,11 +183,11 @@ def _name_kept(cluster: str | None) -> str:
         os.environ.get("SLURM_CLUSTERS", ""),
         cluster or "",
     ]
-    return f"queue-{hashlib.sha256('|'.join(where).encode()).hexdigest()[:8]}.json"
+    return f"{what}-{hashlib.sha256('|'.join(where).encode()).hexdigest()[:8]}.json"
 
 
 def _load(cluster: str | None) -> _Answer | None:
-    kept = read_state(_name_kept(cluster))
+    kept = read_state(_name_kept("queue", cluster))
     try:
         data = json.loads(kept or b"null")
         if data is None or data["uid"] != os.getuid():

@@ -33,6 +33,7 @@ class SlurmWord:
         taken: When it was asked; None where it never answered.
         age_s: How old the answer is although a new one was asked for, in seconds; None where it is new.
         job: The job, where it knows it.
+        is_elsewhere: The job is on another cluster than the one that is asked from here.
         is_gone: It answered, and does not know the job or step any more.
         account: The accounting's row, where it was asked for.
     """
@@ -40,6 +41,7 @@ class SlurmWord:
     taken: datetime | None = None
     age_s: float | None = None
     job: QueuedJob | None = None
+    is_elsewhere: bool = False
     is_gone: bool = False
     account: AccountedJob | None = None
 
@@ -228,7 +230,8 @@ def _find_job_state(entry: Entry, files: RunFiles, word: SlurmWord) -> tuple[str
         return UNKNOWN, "its job has ended, and it left no report"  # the shell or script around it ended well
     if word.job is not None:
         return word.job.state, _explain_job(word.job)
-    return ("RUNNING" if files.attempts else "PENDING"), "Slurm does not answer; this is from the run folder"
+    silent = f"it is on cluster {entry.cluster}" if word.is_elsewhere else "Slurm does not answer"
+    return ("RUNNING" if files.attempts else "PENDING"), f"{silent}; this is from the run folder"
 
 
 def _explain_job(job: QueuedJob) -> str:

@@ -85,24 +85,6 @@ def signal_step(step_id: str, signal: str) -> bool:
     return ended is not None and ended.returncode == 0
 
 
-def is_in_queue(job_id: str) -> bool:
-    """Say whether a job waits or runs; true as well where Slurm does not answer.
-
-    Args:
-        job_id: As ``sbatch --parsable`` prints it: a number, and behind a semicolon a cluster where it is another one.
-
-    Source:
-        squeue(1). Tried: an ended job is first listed no more, and after MinJobAge "Invalid job id specified".
-    """
-    number, cluster = split_job_id(job_id)
-    ended = _run(["squeue", "--noheader", *cluster, "--jobs", number, "--format", "%T"])
-    if ended is None:
-        return True
-    if ended.returncode != 0:
-        return "Invalid job id" not in ended.stderr
-    return bool(ended.stdout.strip())
-
-
 def cancel_job(job_id: str) -> str:
     """Cancel a job, and return Slurm's words where it refuses; one that has ended is none of our concern.
 

@@ -15,7 +15,6 @@ from hpc_multinode.submission.shell import make_foreground_script
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
 
     from hpc_multinode.plan import LaunchPlan
     from hpc_multinode.runs import RunFolder
@@ -66,9 +65,3 @@ def start_controller(
         )
     finally:
         os.close(log)
-
-
-def read_output(run_dir: Path) -> str:
-    """Return what controller and agents have printed, for the case that there is no report."""
-    parts = [file.read_text(errors="replace").strip() for file in sorted((run_dir / "submitit").glob("*"))]
-    return "\n".join(part for part in parts if part)

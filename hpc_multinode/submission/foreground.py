@@ -10,11 +10,11 @@ import time
 from typing import TYPE_CHECKING, TextIO
 
 from hpc_multinode.errors import EXIT_FAILED
+from hpc_multinode.life.settling import read_output
 from hpc_multinode.logs import LogFollower
 from hpc_multinode.person import shorten
 from hpc_multinode.report import Outcome, Report, make_cancel_code, render_report
 from hpc_multinode.runs import REPORT, RunFolder
-from hpc_multinode.submission.controller import read_output
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -99,12 +99,12 @@ class WatchedRun:
         """Compose the report where the agent of node 0 left none."""
         if self._is_stopped:  # before the agents were there to write it
             return self._make_bare_report("CANCELLED", make_cancel_code("SIGTERM"), "cancelled", None)
-        said = read_output(self._folder.path).splitlines()
+        said = read_output(self._folder.path)
         cause = Outcome(
             node_rank=0,
             host=os.uname().nodename,
             message="its agent ended without a report",
-            last_lines=tuple(said[-20:]),
+            last_lines=said,
             log=str(self._folder.path / "submitit"),
             failure_class="lost_node",
         )

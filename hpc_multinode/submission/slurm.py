@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 import submitit
 
 from hpc_multinode.errors import SubmissionError
-from hpc_multinode.runs import REPORT
-from hpc_multinode.slurm.commands import cancel_job, find_job_of_script, is_in_queue, submit_script
+from hpc_multinode.life.looking import POLL_S, Watcher
+from hpc_multinode.slurm.commands import cancel_job, find_job_of_script, submit_script
 from hpc_multinode.slurm.leaking import make_submission_env
 from hpc_multinode.submission.controller import Controller
 from hpc_multinode.submission.shell import (
@@ -33,11 +33,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hpc_multinode.plan import LaunchPlan
+    from hpc_multinode.registry import Entry
     from hpc_multinode.runs import RunFolder
 
 SCRIPT = "submission.sh"
-# How often a site's Slurm is asked for one job that somebody waits for, in seconds.
-_ASK_EVERY_S = 5.0
 # When to look for a job that may have got in, in seconds after the look before.
 _LOOK_AFTER_S = (0.0, 1.0, 3.0, 6.0)
 _SUBMITTED = re.compile(r"^Submitted batch job ([0-9]+)(?: on cluster (\S+))?\s*$", re.MULTILINE)
@@ -152,23 +151,22 @@ def _find_submitted(plan: LaunchPlan, script: str, said: str, *, sleep: Callable
     )
 
 
-def make_job_controller(job_id: str, folder: RunFolder) -> Controller:
-    """Return what tells whether a job is over, and cancels it.
+def make_job_controller(entry: Entry) -> Controller:
+    """Return what tells whether a run's job is over for good, through all its attempts, and cancels it.
 
-    Slurm is asked rarely: the report in the run folder says first that a run is over.
+    Args:
+        entry: The run.
     """
-    asked_at, is_there = time.monotonic(), True
+    watcher, looked_at, is_there = Watcher(entry), -POLL_S, True
 
     def is_running() -> bool:
-        nonlocal asked_at, is_there
-        if (folder.path / REPORT).exists():
-            return False
-        if is_there and time.monotonic() - asked_at >= _ASK_EVERY_S:
-            is_there = is_in_queue(job_id)
-            asked_at = time.monotonic()
+        nonlocal looked_at, is_there
+        if is_there and time.monotonic() - looked_at >= POLL_S:
+            is_there = not watcher.is_end(watcher.look())
+            looked_at = time.monotonic()
         return is_there
 
-    return Controller(is_running=is_running, ask_to_stop=lambda: _cancel(job_id), job_id=job_id)
+    return Controller(is_running=is_running, ask_to_stop=lambda: _cancel(entry.slurm_id), job_id=entry.job_id)
 
 
 def _cancel(job_id: str) -> None:

@@ -18,7 +18,7 @@ from tests.unit.facts import make_facts
 if TYPE_CHECKING:
     from hpc_multinode.plan import LaunchPlan
 
-BEGAN = datetime(2026, 12, 1, 10, tzinfo=timezone.utc)
+BEGAN = datetime(2025, 12, 1, 10, tzinfo=timezone.utc)
 
 
 def at(seconds: float) -> datetime:

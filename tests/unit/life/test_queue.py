@@ -19,7 +19,7 @@ from tests.unit.life.runs import make_entry, make_report
 if TYPE_CHECKING:
     from pathlib import Path
 
-ROW = "4711|{state}|2026-12-01T10:00:00|2026-12-01T10:01:00|N/A|2|1:00:00|gpu|n[1-2]|{reason}"
+ROW = "4711|{state}|2025-12-01T10:00:00|2025-12-01T10:01:00|N/A|2|1:00:00|gpu|n[1-2]|{reason}"
 
 
 class Slurm:
@@ -81,12 +81,14 @@ def test_many_runs_cost_one_call(slurm: Slurm, tmp_path: Path) -> None:
     assert (len(slurm.calls("squeue")), len(slurm.calls("sacct"))) == (1, 1)
 
 
-def test_finished_runs_cost_no_call(slurm: Slurm, tmp_path: Path) -> None:
-    """Where every run has its report Slurm is left alone."""
+def test_run_that_was_requeued_by_hand_is_listed_as_waiting(slurm: Slurm, tmp_path: Path) -> None:
+    """A report does not keep Slurm from being asked: its job may wait again."""
     entry = make_run(tmp_path)
-    (entry.path / "report.json").write_text(make_report().to_json())
-    assert look_at_all([entry])[0].state == "COMPLETED"
-    assert slurm.calls("squeue") == []
+    (entry.path / "report.json").write_text(make_report("CANCELLED", 143, failure_class="cancelled").to_json())
+    assert look_at_all([entry])[0].state == "CANCELLED"
+    slurm.queue("PENDING", "JobHeldUser")
+    view = look_at(entry, max_age_s=0)
+    assert (view.state, view.reason.partition(",")[0]) == ("PENDING", "waiting: JobHeldUser")
 
 
 def test_watchers_share_an_answer(slurm: Slurm, tmp_path: Path) -> None:
@@ -183,6 +185,9 @@ def test_job_of_another_cluster_is_not_declared_dead(slurm: Slurm, tmp_path: Pat
     _age(entry.path, seconds=300)
     view = look_at(entry)
     assert (view.is_over, view.report) == (False, None)
+    assert view.reason == "it is on cluster beta; this is from the run folder"
+    look_at(entry)
+    assert len(slurm.calls("scontrol")) == 1
 
 
 def test_named_cluster_is_named_to_every_command(slurm: Slurm, tmp_path: Path) -> None:
