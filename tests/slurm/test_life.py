@@ -137,6 +137,22 @@ def test_wait_and_logs_go_on_across_a_requeue(on_slurm: OnSlurm) -> None:
     assert "attempt 1 begins" in followed.out
 
 
+def test_wait_goes_on_across_a_preemption(on_slurm: OnSlurm) -> None:
+    """A job that is preempted comes back by itself, is waited for through that, and its page has both attempts."""
+    ended = submit(on_slurm, work="again.py:run")
+    wait_until_asleep(on_slurm, ended)
+    waiting = on_slurm.start("wait", ended.job_id, cwd=on_slurm.cluster.settings.home)
+    urgent = on_slurm.cluster.submit_urgent("sleep 3", "--nodes=3")
+    waited = on_slurm.finish(waiting, timeout_s=120)
+    assert waited.code == 0, waited.out + waited.err + ask(on_slurm, "status", ended.job_id).out
+    assert on_slurm.cluster.job(urgent)["JobState"] == "COMPLETED"
+    one = look(on_slurm, ended.job_id)
+    assert (one["state"], one["attempt"], len(one["attempts"])) == ("COMPLETED", 1, 2)
+    page = on_slurm.cluster.settings.home / "page.html"
+    assert ask(on_slurm, "report", ended.job_id, "--html", str(page)).code == 0
+    assert all(f"attempt {number}: " in page.read_text() for number in range(2))
+
+
 def test_run_is_cancelled_between_its_attempts(on_slurm: OnSlurm) -> None:
     """A job that was requeued and is held waits, keeps the logs of its first attempt, and is cancelled from there."""
     ended = submit(on_slurm, work="again.py:run")
