@@ -84,7 +84,10 @@ def test_module_says_what_it_is_for(path: Path) -> None:
         ("from hpc_multinode import RunWorkExecutor", {"torch", "lightning", "hydra", "omegaconf", "submitit"}),
         ("import hpc_multinode.node.agent", {"torch", "lightning", "hydra", "omegaconf", "submitit", "numpy", "yaml"}),
         ("from hpc_multinode.cli import run; run(['render', 'strategy=lite'])", {"torch", "lightning", "numpy"}),
-        ("from hpc_multinode.cli import run; run(['list'])", {"torch", "hydra", "omegaconf", "submitit", "rich", "yaml"}),
+        (
+            "from hpc_multinode.cli import run; run(['list'])",
+            {"torch", "hydra", "omegaconf", "submitit", "rich", "yaml"},
+        ),
         ("from hpc_multinode import MultiNode", {"torch", "lightning", "numpy"}),
     ],
 )

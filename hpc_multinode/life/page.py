@@ -104,7 +104,7 @@ def _render_tiles(facts: PageFacts) -> str:
     ready = last.phases.get("process_group") if last is not None else None
     tiles = [
         ("ran", format_span(view.running_s)),
-        ("waited in the queue", format_span(view.queued_s)),
+        ("waited in the queue", format_span(sum(span.end - span.start for span in facts.timeline.queued))),
         ("until all were ready", format_duration(ready) if ready is not None else "-"),
         ("workers", str(entry.world_size)),
         ("attempts", str(len(facts.timeline.attempts))),
@@ -113,12 +113,16 @@ def _render_tiles(facts: PageFacts) -> str:
         tiles.append(("exit code", str(view.report.exit_code)))
     gpus = facts.plan.get("gpus_per_node")
     if gpus and view.running_s is not None:
-        tiles.append(("GPU hours", f"{gpus * entry.num_nodes * view.running_s / 3600:,.1f}"))
+        tiles.append(("GPU hours", _format_hours(gpus * entry.num_nodes * view.running_s / 3600)))
     return (
         '<section class="tiles">'
         + "".join(f'<div class="tile"><b>{escape(value)}</b><span>{escape(name)}</span></div>' for name, value in tiles)
         + "</section>"
     )
+
+
+def _format_hours(hours: float) -> str:
+    return f"{hours:,.0f}" if hours >= 100 else f"{hours:.2g}"  # noqa: PLR2004 - two digits tell enough below
 
 
 def _render_cause(view: RunView) -> str:

@@ -133,7 +133,7 @@ def _render_attempts(view: RunView) -> str:
     """Show the attempts that have ended, where there was more than one."""
     report = view.report or view.files.report
     records = report.attempts if report is not None else ()
-    if len(records) + (not view.is_over and view.files.attempt is not None) < 2:  # noqa: PLR2004 - one is no list
+    if len(records) + (not view.is_over) < 2:  # noqa: PLR2004 - one is no list
         return ""
     lines = ["ATTEMPTS"]
     for record in records:
@@ -142,7 +142,8 @@ def _render_attempts(view: RunView) -> str:
         nodes = ", ".join(record.get("nodes", ())[:4])
         began = format_time(started) if started else "-"
         lines.append(f"  {record.get('attempt')}  {began}, {span}, ended by {record.get('ended_by')}  {nodes}")
-    if not view.is_over and view.files.attempt is not None and view.started is not None:
+    numbers = [record.get("attempt") for record in records]
+    if not view.is_over and view.files.attempt not in (None, *numbers) and view.started is not None:
         lines.append(f"  {view.files.attempt}  {format_time(view.started)}, {view.state.lower()}")
     return "\n".join(lines)
 

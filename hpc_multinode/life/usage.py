@@ -144,7 +144,7 @@ def _describe_gpus(samples: Samples) -> str:
     use = [found for found in _all(samples, read_gpu_use) if found is not None]
     memory = [found for found in _all(samples, read_gpu_memory) if found is not None]
     if not use or not memory:
-        return "-"
+        return "not measured: no NVIDIA driver was found" if samples else "-"
     return f"{sum(use) / len(use):.0f} % busy on average; memory {max(memory):.1f} GiB at most"
 
 

@@ -145,6 +145,10 @@ def judge(entry: Entry, files: RunFiles, word: SlurmWord, *, is_alive: bool | No
         )
         return _time(view, now=now)
     state, reason = _find_state(entry, files, word, is_alive=is_alive)
+    if report is not None and report.attempts and (state in QUEUED or state == "COMPLETING"):
+        last = report.attempts[-1]
+        reason = f"{reason}; " if reason else ""
+        reason += f"attempt {last.get('attempt')} ended by {str(last.get('ended_by')).replace('_', ' ')}"
     is_orphan = entry.job_id is None and is_alive is False
     view = RunView(
         entry=entry, files=files, word=word, state=state, reason=reason, is_over=state in FINAL, is_orphan=is_orphan

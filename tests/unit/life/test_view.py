@@ -187,3 +187,10 @@ def test_step_that_left_no_report_is_not_what_its_job_is(word: SlurmWord) -> Non
     """The shell around a run may go on, or end well, when the run's own step was killed."""
     view = look(attempts=(0,), mode="step", word=word)
     assert (view.state, view.is_lost) == ("UNKNOWN", True)
+
+
+def test_run_between_its_attempts_tells_what_ended_the_last() -> None:
+    """While a preempted job waits again, its reason is Slurm's and the end of the attempt before."""
+    report = make_report("PREEMPTED", 75, ended_by="preempted")
+    view = look(report=report, attempts=(0,), word=says("PENDING", reason="BeginTime"))
+    assert view.reason == "waiting: BeginTime; attempt 0 ended by preempted"

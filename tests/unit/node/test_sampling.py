@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import stat
+import sys
 import time
+import types
 from typing import TYPE_CHECKING
 
 from hpc_multinode.node.local import make_local_context
@@ -14,6 +16,8 @@ from hpc_multinode.runs import RunFolder
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    import pytest
 
     from hpc_multinode.context import NodeContext
 
@@ -83,3 +87,27 @@ def test_folder_that_is_gone_stops_nothing(tmp_path: Path) -> None:
 
     asyncio.run(run())
     assert list(tmp_path.iterdir()) == []
+
+
+def test_gpus_are_measured_where_there_are_some(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Use and memory of each GPU come from NVML; one that does not answer is left out."""
+
+    class Error(Exception):
+        pass
+
+    def read_use(handle: int) -> types.SimpleNamespace:
+        if handle == 1:
+            raise Error
+        return types.SimpleNamespace(gpu=80)
+
+    fake = types.SimpleNamespace(
+        NVMLError=Error,
+        nvmlInit=lambda: None,
+        nvmlDeviceGetCount=lambda: 2,
+        nvmlDeviceGetHandleByIndex=lambda index: index,
+        nvmlDeviceGetMemoryInfo=lambda _: types.SimpleNamespace(used=3, total=9),
+        nvmlDeviceGetUtilizationRates=read_use,
+    )
+    monkeypatch.setitem(sys.modules, "pynvml", fake)
+    gpus = Usage().measure()["gpus"]
+    assert gpus == [{"index": 0, "use_percent": 80, "memory_bytes": 3, "memory_total_bytes": 9}]
