@@ -210,6 +210,11 @@ class Config:
     wait: bool = False
     # Folders 0700 and files 0600; false: 0750 and 0640.
     private: bool = True
+    # Copy the code into the run folder and run it from there: what git tracks and what is new and not ignored in the
+    # repository of the work, as it is on disk; without git the work's folder.
+    snapshot: bool = False
+    # Largest size of that copy, in MB.
+    snapshot_max_mb: float = 500.0
     # Environment variables of every worker.
     env: dict[str, Any] = field(default_factory=dict)
     work: WorkConfig = field(default_factory=WorkConfig)

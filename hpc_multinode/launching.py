@@ -9,13 +9,15 @@ import gc
 import os
 import shutil
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from hpc_multinode.person import shorten
 from hpc_multinode.registry import register
-from hpc_multinode.runs import RunFolder
+from hpc_multinode.runs import CODE, RunFolder
 from hpc_multinode.slurm.environment import parse_job_id
 from hpc_multinode.slurm.leaking import render_left_out
+from hpc_multinode.snapshot import take_snapshot
 
 if TYPE_CHECKING:
     from hpc_multinode.plan import LaunchPlan
@@ -51,9 +53,9 @@ def launch(plan: LaunchPlan, *, config_text: str, out: TextIO | None = None) -> 
         from hpc_multinode.submission.step import require_srun  # noqa: PLC0415
 
         require_srun()
-    folder = RunFolder.create(plan, config_text=config_text)
+    folder, copied = _make_folder(plan, config_text)
     register(plan, job_id=_find_own_job(plan), pid=os.getpid())
-    print(render_header(plan), file=out, flush=True)
+    print(render_header(plan) + copied, file=out, flush=True)
     if plan.mode == "debug":
         from hpc_multinode.submission.debug import run_debug  # noqa: PLC0415
 
@@ -84,10 +86,10 @@ def start_in_background(plan: LaunchPlan, *, config_text: str, work_pickle: byte
 
         require_sbatch()
         warn_of_left_out(plan)
-        folder = RunFolder.create(plan, config_text=config_text, work_pickle=work_pickle)
+        folder, _ = _make_folder(plan, config_text, work_pickle)
         entry = _register_job(plan, submit_slurm(plan, folder))
         return WatchedRun(plan, folder, make_job_controller(entry))
-    folder = RunFolder.create(plan, config_text=config_text, work_pickle=work_pickle)
+    folder, _ = _make_folder(plan, config_text, work_pickle)
     controller = _start_agents(plan, folder, is_foreground=False)
     register(plan, job_id=_find_own_job(plan), pid=controller.process.pid if controller.process is not None else None)
     return WatchedRun(plan, folder, controller)
@@ -95,7 +97,7 @@ def start_in_background(plan: LaunchPlan, *, config_text: str, work_pickle: byte
 
 def render_header(plan: LaunchPlan) -> str:
     """Say in three lines what runs, where, and where its logs are."""
-    work = shorten(plan.work.file) if plan.work.file else plan.work.name or "work"
+    work = shorten(_find_origin(plan)) if plan.work.file else plan.work.name or "work"
     name = f":{plan.work.name}" if plan.work.file and plan.work.name else ""
     size = f"{plan.num_nodes} x {plan.local_world_size} = {plan.world_size} worker{'s' * (plan.world_size != 1)}"
     run_dir = shorten(plan.run_dir)
@@ -119,6 +121,35 @@ def _register_job(plan: LaunchPlan, job_id: str) -> Entry:
 
     number, _, named = job_id.partition(";")
     return register(plan, job_id=number, cluster=named or find_cluster_name(), is_remote=bool(named))
+
+
+def fill_folder(plan: LaunchPlan, folder: RunFolder) -> str:
+    """Copy the code that the plan says into a run folder, and return a line for the header: none without a snapshot.
+
+    Raises:
+        MultiNodeError: It cannot be copied; the run folder is gone then.
+    """
+    if plan.code is None or Path(plan.code.folder).exists():  # a later attempt runs what the first one has copied
+        return ""
+    try:
+        return f"\n{CODE}: {take_snapshot(plan.code, folder)}"
+    except BaseException:
+        shutil.rmtree(folder.path)
+        raise
+
+
+def _make_folder(plan: LaunchPlan, config_text: str, work_pickle: bytes | None = None) -> tuple[RunFolder, str]:
+    folder = RunFolder.create(plan, config_text=config_text, work_pickle=work_pickle)
+    return folder, fill_folder(plan, folder)
+
+
+def _find_origin(plan: LaunchPlan) -> str:
+    """Return where the work's file was found, also where a copy of it runs."""
+    file = plan.work.file or ""
+    code = plan.code
+    if code is None or not Path(file).is_relative_to(code.folder):
+        return file
+    return str(Path(code.root) / Path(file).relative_to(code.folder))
 
 
 def _start_agents(plan: LaunchPlan, folder: RunFolder, *, is_foreground: bool) -> Controller:
@@ -145,12 +176,12 @@ def _launch_on_slurm(plan: LaunchPlan, config_text: str, out: TextIO) -> int:
     from hpc_multinode.submission.slurm import submit_slurm  # noqa: PLC0415
 
     require_sbatch()
-    folder = RunFolder.create(plan, config_text=config_text)
+    folder, copied = _make_folder(plan, config_text)
     warn_of_left_out(plan)
     job_id = submit_slurm(plan, folder)
     entry = _register_job(plan, job_id)
     number, _cluster = split_job_id(job_id)
-    print(render_header(plan), file=out)
+    print(render_header(plan) + copied, file=out)
     print(
         f"submitted: job {number}{job_id[len(number) :].replace(';', ' on cluster ')}\n"
         f"agents: {shorten(plan.run_dir)}/submitit/{number}_0_log.out\n"

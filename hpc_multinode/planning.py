@@ -168,6 +168,7 @@ def _check_ranges(config: Config) -> None:
         "stop.warn_s": config.stop.warn_s,
         "stop.kill_s": config.stop.kill_s,
         "strategy.timeout_s": config.strategy.timeout_s,
+        "snapshot_max_mb": config.snapshot_max_mb,
     }
     for key, amount in amounts.items():
         if amount is not None and not (math.isfinite(amount) and amount >= 0):

@@ -11,6 +11,7 @@ import shutil
 import sys
 from dataclasses import replace
 from datetime import datetime, timezone
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hpc_multinode.assets import find_asset
@@ -21,7 +22,9 @@ from hpc_multinode.modules import check_modules
 from hpc_multinode.person import expand, find_login_name
 from hpc_multinode.plan import Facts, LaunchPlan
 from hpc_multinode.planning import make_plan, make_run_id, make_run_name
+from hpc_multinode.runs import CODE
 from hpc_multinode.slurm.environment import has_job, is_plain_step, parse_allocated_nodes, parse_gpus_on_node
+from hpc_multinode.snapshot import find_code, move_plan
 from hpc_multinode.source import check_call, check_class, check_imports
 from hpc_multinode.templates import FOLDER as PIECES
 from hpc_multinode.templates import read_pieces
@@ -30,7 +33,6 @@ from hpc_multinode.wrapping import has_pieces
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
     from hpc_multinode.context import NodeContext
 
@@ -78,7 +80,10 @@ def prepare_plan(
         if is_ours:
             check_imports(target)
         check_call(target, args=plan.work.args, kwargs=plan.work.kwargs)
-    return plan
+    if not config.snapshot:
+        return plan
+    code = find_code(Path(target.file) if target else None, cwd=cwd, max_mb=config.snapshot_max_mb)
+    return move_plan(plan, code, folder=f"{plan.run_dir}/{CODE}", import_folders=_list_import_folders())
 
 
 def find_piece_folders(config_dirs: Sequence[Path]) -> tuple[Path, ...]:
@@ -111,6 +116,17 @@ def _find_executor(config: Config, cwd: Path) -> WorkTarget | None:
     except WorkError as error:
         raise ConfigError(what=f"the executor cannot be used: {error.what}", found=error.found, fix=error.fix) from None
     return target
+
+
+def _list_import_folders() -> tuple[str, ...]:
+    """List the folders that this interpreter imports from, but for the one that ``python -m`` puts there itself.
+
+    ``__main__`` has moved that one to the end; the program ``hpc-multinode`` has none.
+    """
+    entries = [Path(entry or ".").resolve() for entry in sys.path]
+    main = sys.modules["__main__"]
+    is_by_m = getattr(main, "__spec__", None) is not None and entries[-1:] == [Path.cwd()]
+    return tuple(str(entry) for entry in (entries[:-1] if is_by_m else entries))
 
 
 def _gather_facts(

@@ -20,6 +20,8 @@ from hpc_multinode.errors import ConfigError
 from hpc_multinode.plan import LaunchPlan
 
 REPORT = "report.json"
+# The snapshot of the person's code, where one was asked for.
+CODE = "code"
 _PLAN, _SECRET, _WORK = "plan.json", "secret", "work.pkl"
 _SECRET_BYTES = 32
 _SHARED_S = 60.0
@@ -45,6 +47,11 @@ def wait_for(path: Path, *, timeout_s: float = _SHARED_S) -> None:
                 fix="run_root=FOLDER on a file system that all nodes share",
             )
         time.sleep(_LOOK_AGAIN_S)
+
+
+def holds_run(folder: Path) -> bool:
+    """Say whether a folder is that of a run."""
+    return (folder / _PLAN).is_file() and (folder / _SECRET).is_file()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ MODULES = sorted(path for path in PACKAGE.rglob("*.py") if not {"conf", "example
 # Each part of the package, and the parts it may import. What stands in no list may import nothing of the package.
 SHARED = {"errors", "context", "arguments", "ports", "devices", "plan", "config", "report", "runs", "slurm"}
 SHARED |= {"stopping", "assets", "person", "logs", "registry"}
-LOGIN = SHARED | {"planning", "work", "source", "modules", "preparation", "wrapping", "templates"}
+LOGIN = SHARED | {"planning", "work", "source", "modules", "preparation", "snapshot", "wrapping", "templates"}
 ALLOWED = {
     "context": {"stopping"},
     "slurm": {"errors", "context", "ports", "devices", "config"},
@@ -31,6 +31,8 @@ ALLOWED = {
     "registry": {"commit", "person", "plan", "runs"},
     "life": SHARED,
     "modules": {"errors"},
+    "git": {"errors"},
+    "snapshot": {"errors", "git", "plan", "runs", "work"},
     "source": {"errors", "arguments", "modules", "work"},
     "work": {"errors", "modules", "source"},
     "templates": {"errors"},
@@ -46,7 +48,7 @@ ALLOWED = {
     "preparation": LOGIN,
     "submission": SHARED | {"node", "logs", "life", "wrapping", "templates"},
     "yaml_files": {"keys"},
-    "launching": SHARED | {"submission", "preparation", "life"},
+    "launching": SHARED | {"submission", "preparation", "life", "snapshot"},
     "multinode": SHARED | {"compose", "preparation", "launching", "submission"},
     "cli": SHARED | {"compose", "preparation", "launching", "submission", "node", "templates", "life"},
 }

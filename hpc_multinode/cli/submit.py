@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 from hpc_multinode.cli.composing import compose_from, make_plan_from
 from hpc_multinode.config import Mode
 from hpc_multinode.errors import MultiNodeError
-from hpc_multinode.launching import launch, render_header
+from hpc_multinode.launching import fill_folder, launch, render_header
 from hpc_multinode.preparation import decide_mode
 from hpc_multinode.slurm.environment import is_plain_step
 
 if TYPE_CHECKING:
     from hpc_multinode.cli.main import CommandLine
+    from hpc_multinode.plan import LaunchPlan
+    from hpc_multinode.runs import RunFolder
 
 
 def run(line: CommandLine) -> int:
@@ -21,9 +23,13 @@ def run(line: CommandLine) -> int:
     if _is_agent(line):
         from hpc_multinode.node.allocation import run_here  # noqa: PLC0415 - asyncio, and only in a job step
 
-        return run_here(lambda place: make_plan_from(line, place=place), announce=render_header)
+        return run_here(lambda place: make_plan_from(line, place=place), fill=_fill)
     plan, config_text = make_plan_from(line)
     return launch(plan, config_text=config_text)
+
+
+def _fill(plan: LaunchPlan, folder: RunFolder) -> str:
+    return render_header(plan) + fill_folder(plan, folder)
 
 
 def _is_agent(line: CommandLine) -> bool:

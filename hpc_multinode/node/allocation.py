@@ -42,12 +42,14 @@ _REFUSE_S = 10.0
 _DEFAULT_JOIN_S = 300.0
 
 
-def run_here(prepare: Callable[[NodeContext], tuple[LaunchPlan, str]], *, announce: Callable[[LaunchPlan], str]) -> int:
+def run_here(
+    prepare: Callable[[NodeContext], tuple[LaunchPlan, str]], *, fill: Callable[[LaunchPlan, RunFolder], str]
+) -> int:
     """Be this node's agent in the job step that we are in, and return the exit code of this task.
 
     Args:
         prepare: Composes the plan and the configuration's text for node 0's place.
-        announce: Composes the header of a run.
+        fill: Adds to the run folder what the plan says, and composes the header of the run.
 
     Raises:
         MultiNodeError: Our place cannot be known, or on node 0 the plan is wrong; the other nodes have been told.
@@ -62,12 +64,13 @@ def run_here(prepare: Callable[[NodeContext], tuple[LaunchPlan, str]], *, announ
         node = _take_plan(node, plan)
         node = replace(node, devices=find_devices(os.environ, plan.gpus_per_node))
         folder = RunFolder.create(plan, config_text=config_text, may_exist=True)
+        header = fill(plan, folder)
         register(plan, job_id=node.job_id, step_id=node.step_id, cluster=parse_cluster_name(os.environ))
     except BaseException:  # whatever it was, the others wait for a plan
         if node.num_nodes > 1:
             asyncio.run(refuse(node, secret, timeout_s=_REFUSE_S))
         raise
-    print(announce(plan), flush=True)  # noqa: T201
+    print(header, flush=True)  # noqa: T201
     began = time.monotonic()
     agent = Agent(folder=folder, plan=plan, node=node, secret=secret, sends_plan=True)
     code = asyncio.run(_show_while(agent, plan, node))
