@@ -62,8 +62,15 @@ def compose_config(overrides: Sequence[str], *, config_dirs: Sequence[Path]) -> 
     Raises:
         ConfigError: A key, option, type or file is wrong.
     """
+    with explained(overrides, config_dirs), prepared_hydra(config_dirs) as chosen:
+        return to_config(compose_words([*chosen, *(prepare_override(word) for word in overrides)]))
+
+
+@contextlib.contextmanager
+def explained(overrides: Sequence[str], config_dirs: Sequence[Path]) -> Iterator[None]:
+    """Turn what goes wrong while composing into an error of ours."""
     try:
-        return _compose(overrides, config_dirs)
+        yield
     except (HydraException, OmegaConfBaseException) as error:
         raise explain(error, overrides) from None
     except yaml.YAMLError as error:
@@ -79,15 +86,26 @@ def compose_config(overrides: Sequence[str], *, config_dirs: Sequence[Path]) -> 
         ) from None
 
 
-def _compose(overrides: Sequence[str], config_dirs: Sequence[Path]) -> Config:
+@contextlib.contextmanager
+def prepared_hydra(config_dirs: Sequence[Path]) -> Iterator[list[str]]:
+    """Prepare Hydra for composing, and give the words by which a person's defaults choose groups."""
     _refuse_shadow(config_dirs)
     defaults = _read_defaults(config_dirs)
     chosen = [f"{group}={defaults.pop(group)}" for group in GROUPS if isinstance(defaults.get(group), str)]
-    words = [*chosen, *(prepare_override(word) for word in overrides)]
+    with _open_hydra(defaults, config_dirs):
+        yield chosen
+
+
+def compose_words(words: Sequence[str]) -> DictConfig:
+    """Compose from words that are prepared; Hydra is prepared as well."""
     if "experiment=null" in words:  # Hydra cannot take a choice back
         words = [word for word in words if not word.startswith("experiment=")]
-    with _open_hydra(defaults, config_dirs):
-        return cast("Config", OmegaConf.to_object(compose("config", overrides=words)))
+    return compose("config", overrides=list(words))
+
+
+def to_config(composed: DictConfig) -> Config:
+    """Resolve every value of a composed configuration."""
+    return cast("Config", OmegaConf.to_object(composed))
 
 
 def complete_override(word: str, others: Sequence[str], *, config_dirs: Sequence[Path]) -> list[str]:

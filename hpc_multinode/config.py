@@ -36,6 +36,13 @@ class StartMethod(Enum):
     fork = "fork"
 
 
+class Rerun(Enum):
+    """Which points of a sweep are started again."""
+
+    # Those that have not succeeded and are neither waiting nor running.
+    failed = "failed"
+
+
 @dataclass
 class WorkConfig:
     """What runs in every worker."""
@@ -195,6 +202,14 @@ class RestartConfig:
 
 
 @dataclass
+class ArrayConfig:
+    """How the points of a sweep (-m) go to Slurm."""
+
+    # How many points run at a time, in each job array. Count, at least 1; null: as many as Slurm lets run.
+    parallel: int | None = None
+
+
+@dataclass
 class Config:
     """The whole configuration."""
 
@@ -225,3 +240,6 @@ class Config:
     stop: StopConfig = field(default_factory=StopConfig)
     restart: RestartConfig = field(default_factory=RestartConfig)
     requeue: RequeueConfig = field(default_factory=RequeueConfig)
+    array: ArrayConfig = field(default_factory=ArrayConfig)
+    # With -m: failed starts only the points that have not succeeded in an earlier sweep of this run_root; null: all.
+    rerun: Rerun | None = None

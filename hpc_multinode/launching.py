@@ -97,13 +97,17 @@ def start_in_background(plan: LaunchPlan, *, config_text: str, work_pickle: byte
 
 def render_header(plan: LaunchPlan) -> str:
     """Say in three lines what runs, where, and where its logs are."""
+    run_dir = shorten(plan.run_dir)
+    logs = f"{run_dir}/attempt-0/rank*.log" if plan.mode != "debug" else "this terminal"
+    return f"{describe_plan(plan)}\nrun:  {run_dir}\nlogs: {logs}"
+
+
+def describe_plan(plan: LaunchPlan) -> str:
+    """Say in one line what runs, and where."""
     work = shorten(_find_origin(plan)) if plan.work.file else plan.work.name or "work"
     name = f":{plan.work.name}" if plan.work.file and plan.work.name else ""
     size = f"{plan.num_nodes} x {plan.local_world_size} = {plan.world_size} worker{'s' * (plan.world_size != 1)}"
-    run_dir = shorten(plan.run_dir)
-    logs = f"{run_dir}/attempt-0/rank*.log" if plan.mode != "debug" else "this terminal"
-    first = f"{plan.strategy.name}: {work}{name} on {size}, {_WHERE[plan.mode]}, {_describe_gpus(plan)}"
-    return f"{first}\nrun:  {run_dir}\nlogs: {logs}"
+    return f"{plan.strategy.name}: {work}{name} on {size}, {_WHERE[plan.mode]}, {_describe_gpus(plan)}"
 
 
 def warn_of_left_out(plan: LaunchPlan) -> None:

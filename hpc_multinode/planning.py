@@ -153,6 +153,7 @@ def _check_ranges(config: Config) -> None:
         "restart.max": (config.restart.max, 0),
         "requeue.max": (config.requeue.max, 0),
         "requeue.exit_code": (config.requeue.exit_code, 1),
+        "array.parallel": (config.array.parallel, 1),
     }
     for key, (value, least) in counts.items():
         if value is not None and value < least:

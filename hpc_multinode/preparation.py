@@ -51,6 +51,8 @@ def prepare_plan(
 ) -> LaunchPlan:
     """Turn a configuration into a plan that is known to be sound.
 
+    With ``snapshot=true`` it runs a copy of the code, which is known to be there to copy.
+
     Args:
         config: The composed configuration.
         cwd: Where the person stands.
@@ -64,6 +66,30 @@ def prepare_plan(
         WorkError: The work cannot be found or called.
         SubmissionError: The chosen mode is not to be had here.
     """
+    plan = prepare_live_plan(
+        config,
+        cwd=cwd,
+        python_path=python_path,
+        has_own_object=has_own_object,
+        place=place,
+        config_dirs=config_dirs,
+    )
+    if not config.snapshot:
+        return plan
+    code = find_code(Path(plan.work.file) if plan.work.file else None, cwd=cwd, max_mb=config.snapshot_max_mb)
+    return move_plan(plan, code, folder=f"{plan.run_dir}/{CODE}", import_folders=list_import_folders())
+
+
+def prepare_live_plan(
+    config: Config,
+    *,
+    cwd: Path,
+    python_path: Sequence[str] = (),
+    has_own_object: bool = False,
+    place: NodeContext | None = None,
+    config_dirs: Sequence[Path] = (),
+) -> LaunchPlan:
+    """Do what ``prepare_plan`` does, for a run of the files where they lie, whatever ``snapshot`` says."""
     if config.run_root is not None:
         config.run_root = expand(config.run_root, key="run_root")
     target = None if has_own_object else _find_work(config, cwd)
@@ -80,10 +106,7 @@ def prepare_plan(
         if is_ours:
             check_imports(target)
         check_call(target, args=plan.work.args, kwargs=plan.work.kwargs)
-    if not config.snapshot:
-        return plan
-    code = find_code(Path(target.file) if target else None, cwd=cwd, max_mb=config.snapshot_max_mb)
-    return move_plan(plan, code, folder=f"{plan.run_dir}/{CODE}", import_folders=_list_import_folders())
+    return plan
 
 
 def find_piece_folders(config_dirs: Sequence[Path]) -> tuple[Path, ...]:
@@ -118,7 +141,7 @@ def _find_executor(config: Config, cwd: Path) -> WorkTarget | None:
     return target
 
 
-def _list_import_folders() -> tuple[str, ...]:
+def list_import_folders() -> tuple[str, ...]:
     """List the folders that this interpreter imports from, but for the one that ``python -m`` puts there itself.
 
     ``__main__`` has moved that one to the end; the program ``hpc-multinode`` has none.

@@ -17,6 +17,7 @@ MODULES = sorted(path for path in PACKAGE.rglob("*.py") if not {"conf", "example
 SHARED = {"errors", "context", "arguments", "ports", "devices", "plan", "config", "report", "runs", "slurm"}
 SHARED |= {"stopping", "assets", "person", "logs", "registry"}
 LOGIN = SHARED | {"planning", "work", "source", "modules", "preparation", "snapshot", "wrapping", "templates"}
+SWEEPS = {"points", "sweep", "sweep_record", "sweep_selection", "sweep_launch"}
 ALLOWED = {
     "context": {"stopping"},
     "slurm": {"errors", "context", "ports", "devices", "config"},
@@ -43,6 +44,8 @@ ALLOWED = {
     "overrides": {"errors", "keys"},
     "compose_errors": {"errors", "keys"},
     "compose": {"errors", "person", "config", "assets", "keys", "overrides", "compose_errors", "yaml_files"},
+    "sweep_words": {"errors", "keys"},
+    "points": {"compose", "config", "keys", "overrides", "sweep_words"},
     "executors": SHARED,
     "node": SHARED | {"executors", "logs"},
     "preparation": LOGIN,
@@ -50,7 +53,11 @@ ALLOWED = {
     "yaml_files": {"keys"},
     "launching": SHARED | {"submission", "preparation", "life", "snapshot"},
     "multinode": SHARED | {"compose", "preparation", "launching", "submission"},
-    "cli": SHARED | {"compose", "preparation", "launching", "submission", "node", "templates", "life"},
+    "cli": SHARED | {"compose", "preparation", "launching", "submission", "node", "templates", "life"} | SWEEPS,
+    "sweep_record": {"runs", "slurm"},
+    "sweep": {"config", "errors", "plan", "points", "preparation", "runs", "snapshot", "sweep_record"},
+    "sweep_selection": {"errors", "report", "runs", "slurm", "sweep", "sweep_record"},
+    "sweep_launch": SHARED | {"launching", "preparation", "snapshot", "submission"} | SWEEPS,
 }
 
 

@@ -22,12 +22,15 @@ LIFE_VERBS = ("list", "status", "logs", "wait", "cancel", "report")
 VERBS = ("submit", "render", "context", *LIFE_VERBS)
 _WITH_JSON = ("context",)
 _WITH_SCRIPT = ("render",)
+_WITH_SWEEPS = ("submit", "render")
 _FLAGS = {
     "--help": "wants_help", "-h": "wants_help", "--version": "wants_version", "--json": "wants_json",
-    "--standalone": "is_standalone",
+    "--standalone": "is_standalone", "-m": "is_sweep", "--multirun": "is_sweep",
 }  # fmt: skip
-_ONLY_WITH = {"--json": _WITH_JSON, "--standalone": _WITH_SCRIPT}
-OPTIONS = ("--help", "--version", "--config-dir", "--json", "--standalone")
+_ONLY_WITH = {
+    "--json": _WITH_JSON, "--standalone": _WITH_SCRIPT, "-m": _WITH_SWEEPS, "--multirun": _WITH_SWEEPS,
+}  # fmt: skip
+OPTIONS = ("--help", "--version", "--config-dir", "--json", "--standalone", "--multirun")
 
 
 @dataclass(slots=True)
@@ -44,6 +47,7 @@ class CommandLine:
         wants_json: ``--json`` was.
         is_standalone: ``--standalone`` was.
         words: All other words, where the verb is one of ``LIFE_VERBS``.
+        is_sweep: ``-m`` or ``--multirun`` was.
     """
 
     verb: str = "submit"
@@ -55,6 +59,7 @@ class CommandLine:
     wants_json: bool = False
     is_standalone: bool = False
     words: list[str] = field(default_factory=list)
+    is_sweep: bool = False
 
 
 def run(argv: Sequence[str]) -> int:
@@ -150,10 +155,6 @@ def _unknown_option(word: str) -> ConfigError:
     if word in _ONLY_WITH:
         fix = f"it goes with {', '.join(_ONLY_WITH[word])}"
         return ConfigError(what=f"this verb has no {word}", found=word, fix=fix)
-    if word in ("-m", "--multirun"):
-        return ConfigError(
-            what="sweeps are not supported by this version", found=word, fix="start one run for each point"
-        )
     close = difflib.get_close_matches(word.partition("=")[0], OPTIONS, n=1)
     fix = f"did you mean {close[0]}?" if close else f"options are {', '.join(OPTIONS)}; everything else is key=value"
     return ConfigError(what=f"unknown option {word.partition('=')[0]}", found=word, fix=fix)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from hpc_multinode.cli.composing import compose_from, make_plan_from
+from hpc_multinode.cli.composing import compose_from, make_plan_from, make_sweep_from
 from hpc_multinode.config import Mode
 from hpc_multinode.errors import MultiNodeError
 from hpc_multinode.launching import fill_folder, launch, render_header
@@ -20,6 +20,11 @@ if TYPE_CHECKING:
 
 def run(line: CommandLine) -> int:
     """Run or submit what was typed and return the exit code."""
+    if line.is_sweep:
+        from hpc_multinode.sweep_launch import launch_sweep  # noqa: PLC0415 - a single run does without
+
+        sweep, selection = make_sweep_from(line)
+        return launch_sweep(sweep, selection)
     if _is_agent(line):
         from hpc_multinode.node.allocation import run_here  # noqa: PLC0415 - asyncio, and only in a job step
 

@@ -20,6 +20,8 @@ _ASK_AGAIN, _ASK_AGAIN_S = 2, 0.3
 _SUBMIT_TIMEOUT_S = 300.0
 # Variables by which a person changes what the commands print for themselves; we ask for what we can read.
 _PERSONAL = ("SQUEUE_", "SACCT_", "SCANCEL_", "SLURM_TIME_FORMAT", "SLURM_BITSTR_LEN")
+_MAX_ARRAY_SIZE = re.compile(r"^MaxArraySize\s*=\s*(\d+)", re.MULTILINE)
+_DEFAULT_ARRAY_SIZE = 1001
 
 
 def submit_script(script: str, *, env: Mapping[str, str]) -> subprocess.CompletedProcess[str] | None:
@@ -98,6 +100,30 @@ def cancel_job(job_id: str) -> str:
     if ended.returncode == 0 or "Invalid job id" in ended.stderr or "already complet" in ended.stderr:
         return ""
     return ended.stderr.strip() or f"scancel ended with {ended.returncode}"
+
+
+def list_queued_jobs(user: str) -> set[str] | None:
+    """Return the ids of a person's jobs that wait or run, tasks of arrays one by one; None where squeue does not say.
+
+    Args:
+        user: Login name.
+
+    Source:
+        squeue(1), --array, --format: %i is 4700_3 for a task of an array.
+    """
+    ended = _run(["squeue", "--noheader", "--array", "--user", user, "--format", "%i"])
+    return set(ended.stdout.split()) if ended is not None and ended.returncode == 0 else None
+
+
+def find_max_array_size() -> int:
+    """Return one more than the largest number that a task of a job array may have; Slurm's default if it is not told.
+
+    Source:
+        slurm.conf(5), MaxArraySize. scontrol(1), show config.
+    """
+    ended = _run(["scontrol", "show", "config"])
+    found = _MAX_ARRAY_SIZE.search(ended.stdout) if ended is not None else None
+    return max(1, int(found[1])) if found is not None else _DEFAULT_ARRAY_SIZE
 
 
 def list_queue(cluster: str | None) -> str | None:

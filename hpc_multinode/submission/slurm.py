@@ -31,6 +31,7 @@ from hpc_multinode.wrapping import make_agent_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from hpc_multinode.plan import LaunchPlan
     from hpc_multinode.registry import Entry
@@ -93,11 +94,32 @@ def submit_slurm(plan: LaunchPlan, folder: RunFolder, *, sleep: Callable[[float]
     """
     folder.make(folder.path / "submitit")
     folder.write(SCRIPT, render_slurm(plan).encode())
-    script = folder.path / SCRIPT
+    try:
+        return hand_in(folder.path / SCRIPT, user=plan.user, sleep=sleep)
+    except RefusedError as error:
+        raise make_refusal(folder, SCRIPT, error) from None
+
+
+class RefusedError(Exception):
+    """sbatch has refused a script; its text is what it said."""
+
+
+def hand_in(script: Path, *, user: str, sleep: Callable[[float], None] = time.sleep) -> str:
+    """Give a script to sbatch and return the job's id, with the cluster behind a semicolon where it is another one.
+
+    Args:
+        script: Absolute path of its own, by which the job can be found again.
+        user: Whose job it will be.
+        sleep: Waits for so many seconds.
+
+    Raises:
+        RefusedError: sbatch refuses it.
+        SubmissionError: Nobody knows whether it took the job.
+    """
     ended = submit_script(str(script), env=make_submission_env(os.environ))
     said = "sbatch did not answer within five minutes" if ended is None else ended.stderr.strip()
     if ended is not None and ended.returncode == 0:
-        job_id = parse_job_id(ended.stdout) or find_job_of_script(str(script), user=plan.user)
+        job_id = parse_job_id(ended.stdout) or find_job_of_script(str(script), user=user)
         if job_id is not None:
             print(said, end="\n" if said else "", file=sys.stderr)  # noqa: T201 - a site's words to its people
             return job_id
@@ -107,8 +129,8 @@ def submit_slurm(plan: LaunchPlan, folder: RunFolder, *, sleep: Callable[[float]
             fix=_LOOK.format(script=shlex.quote(str(script))),
         )
     if ended is not None and not any(sign in said for sign in _NO_ANSWER):
-        raise _make_refusal(folder, said or ended.stdout.strip() or f"nothing, with exit code {ended.returncode}")
-    return _find_submitted(plan, str(script), said, sleep=sleep)
+        raise RefusedError(said or ended.stdout.strip() or f"nothing, with exit code {ended.returncode}")
+    return _find_submitted(str(script), said, user=user, sleep=sleep)
 
 
 def parse_job_id(said: str) -> str | None:
@@ -124,11 +146,12 @@ def parse_job_id(said: str) -> str | None:
     return f"{number};{cluster}" if cluster else number
 
 
-def _make_refusal(folder: RunFolder, said: str) -> SubmissionError:
+def make_refusal(folder: RunFolder, script: str, error: RefusedError) -> SubmissionError:
     """Keep the script for a look at it, remove the run, and compose the error."""
     kept = folder.path.with_name(f"{folder.path.name}.refused.sh")
-    (folder.path / SCRIPT).replace(kept)
+    (folder.path / script).replace(kept)
     shutil.rmtree(folder.path)
+    said = str(error)
     words = [line.strip() for line in said.splitlines() if line.strip().startswith("sbatch:")]
     return SubmissionError(
         what="sbatch refuses the job",
@@ -137,11 +160,11 @@ def _make_refusal(folder: RunFolder, said: str) -> SubmissionError:
     )
 
 
-def _find_submitted(plan: LaunchPlan, script: str, said: str, *, sleep: Callable[[float], None]) -> str:
+def _find_submitted(script: str, said: str, *, user: str, sleep: Callable[[float], None]) -> str:
     """Look for a job that got in although sbatch was not told so; it is never submitted a second time."""
     for wait_s in _LOOK_AFTER_S:
         sleep(wait_s)
-        job_id = find_job_of_script(script, user=plan.user)
+        job_id = find_job_of_script(script, user=user)
         if job_id is not None:
             return job_id
     raise SubmissionError(

@@ -123,11 +123,21 @@ def test_refuses_an_unknown_option(word: str, name: str, fix: str) -> None:
 
 
 @pytest.mark.parametrize("word", ["-m", "--multirun"])
-def test_refuses_a_sweep(word: str) -> None:
-    """Sweeps are told to be absent."""
-    error = _refuse(word, "nodes=1,2")
-    assert (error.what, error.found) == ("sweeps are not supported by this version", word)
-    assert error.fix == "start one run for each point"
+def test_a_sweep_goes_with_two_verbs(word: str) -> None:
+    """Only what makes runs takes -m; a script's own -m stays its own."""
+    assert parse_command_line([word, "nodes=1,2"]).is_sweep
+    assert parse_command_line(["render", word]).is_sweep
+    assert not parse_command_line(["a=1", "--", word]).is_sweep
+    error = _refuse("context", word)
+    assert (error.what, error.fix) == (f"this verb has no {word}", "it goes with submit, render")
+
+
+def test_rerun_is_for_sweeps(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A single run has no points to choose from."""
+    assert run(["cluster=local", "work.target=train.py:run", "rerun=failed"]) == 2
+    error = capsys.readouterr().err
+    assert "error: rerun chooses points of a sweep, and this is a single run\n  found: rerun=failed\n" in error
+    assert list(folder.iterdir()) == [folder / "train.py"]
 
 
 @pytest.mark.parametrize("argv", [["--config-dir"], ["--config-dir", "--", "x"]])
