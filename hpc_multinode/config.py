@@ -241,5 +241,8 @@ class Config:
     restart: RestartConfig = field(default_factory=RestartConfig)
     requeue: RequeueConfig = field(default_factory=RequeueConfig)
     array: ArrayConfig = field(default_factory=ArrayConfig)
+    # What the job waits for: RUN (to succeed), afterany:RUN (to end), afternotok:RUN or aftercorr:RUN, where RUN is a
+    # job id, a run folder, or a run's id or its beginning; or chain: all earlier jobs of the same name. null: nothing.
+    after: str | None = None
     # With -m: failed starts only the points that have not succeeded in an earlier sweep of this run_root; null: all.
     rerun: Rerun | None = None

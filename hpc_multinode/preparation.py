@@ -14,6 +14,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hpc_multinode.after import wait_after
 from hpc_multinode.assets import find_asset
 from hpc_multinode.config import Config, Mode
 from hpc_multinode.devices import check_devices_exist, count_machine_gpus, parse_visible_devices
@@ -74,6 +75,8 @@ def prepare_plan(
         place=place,
         config_dirs=config_dirs,
     )
+    if config.after is not None:
+        plan = wait_after(plan, config.after)
     if not config.snapshot:
         return plan
     code = find_code(Path(plan.work.file) if plan.work.file else None, cwd=cwd, max_mb=config.snapshot_max_mb)
@@ -89,7 +92,7 @@ def prepare_live_plan(
     place: NodeContext | None = None,
     config_dirs: Sequence[Path] = (),
 ) -> LaunchPlan:
-    """Do what ``prepare_plan`` does, for a run of the files where they lie, whatever ``snapshot`` says."""
+    """Do what ``prepare_plan`` does, for a run that waits for no other and needs no copy of its code."""
     if config.run_root is not None:
         config.run_root = expand(config.run_root, key="run_root")
     target = None if has_own_object else _find_work(config, cwd)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hpc_multinode.after import wait_after
 from hpc_multinode.config import Mode
 from hpc_multinode.errors import ConfigError
 from hpc_multinode.preparation import list_import_folders, prepare_live_plan
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 # What there is once for a sweep, so that no point can have its own.
 _COMMON = (
-    "cluster.mode", "run_id", "run_root", "private", "snapshot", "snapshot_max_mb", "array.parallel", "rerun",
+    "cluster.mode", "run_id", "run_root", "private", "snapshot", "snapshot_max_mb", "array.parallel", "rerun", "after",
 )  # fmt: skip
 _MODES = (Mode.slurm.value, Mode.local.value, Mode.step.value)
 # Swept words that the plan has word for word, so that they tell a point from others by their values.
@@ -101,6 +102,9 @@ def prepare_sweep(points: Sequence[Point], *, cwd: Path, config_dirs: Sequence[P
             found=f"-m with {len(points)} point{'s' * (len(points) != 1)}",
             fix="cluster=local, cluster=slurm, or leave -m out",
         )
+    # For all of them at once: squeue is asked but once.
+    waiting = wait_after(first, configs[0].after).sbatch if configs[0].after is not None else {}
+    dependency = {option: value for option, value in waiting.items() if option not in first.sbatch}
     code = _find_code(plans, configs[0], cwd=cwd)
     folders = list_import_folders() if code is not None else ()
     swept = []
@@ -111,7 +115,7 @@ def prepare_sweep(points: Sequence[Point], *, cwd: Path, config_dirs: Sequence[P
             plan,
             run_id=f"{first.run_id}-{number}",
             run_dir=f"{first.run_dir}/{number}",
-            sbatch={**plan.sbatch, "job-name": name},
+            sbatch={**plan.sbatch, "job-name": name, **dependency},
         )
         if code is not None:
             placed = move_plan(placed, code, folder=f"{first.run_dir}/{CODE}", import_folders=folders)

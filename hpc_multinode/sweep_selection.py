@@ -42,10 +42,10 @@ def select_points(sweep: Sweep) -> Selection:
         record = SweepRecord.read(file.parent)
         for point in record.points:
             report = file.parent / str(point.number) / REPORT
-            if not report.exists():
-                jobs.setdefault(point.identity, set()).update(record.tasks_of(point.number))
-            elif Report.from_json(report.read_text()).exit_code == 0:
+            if report.exists() and Report.from_json(report.read_text()).exit_code == 0:
                 succeeded.add(point.identity)
+            else:  # also one with a bad report may wait again, having been requeued
+                jobs.setdefault(point.identity, set()).update(record.tasks_of(point.number))
     queued = _find_queued(jobs, sweep.user)
     return Selection(
         succeeded=tuple(point for point in sweep.points if point.identity in succeeded),

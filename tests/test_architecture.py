@@ -16,7 +16,7 @@ MODULES = sorted(path for path in PACKAGE.rglob("*.py") if not {"conf", "example
 # Each part of the package, and the parts it may import. What stands in no list may import nothing of the package.
 SHARED = {"errors", "context", "arguments", "ports", "devices", "plan", "config", "report", "runs", "slurm"}
 SHARED |= {"stopping", "assets", "person", "logs", "registry"}
-LOGIN = SHARED | {"planning", "work", "source", "modules", "preparation", "snapshot", "wrapping", "templates"}
+LOGIN = SHARED | {"after", "planning", "work", "source", "modules", "preparation", "snapshot", "wrapping", "templates"}
 SWEEPS = {"points", "sweep", "sweep_record", "sweep_selection", "sweep_launch"}
 ALLOWED = {
     "context": {"stopping"},
@@ -33,6 +33,7 @@ ALLOWED = {
     "life": SHARED,
     "modules": {"errors"},
     "git": {"errors"},
+    "after": {"errors", "plan", "report", "runs", "slurm", "sweep_record"},
     "snapshot": {"errors", "git", "plan", "runs", "work"},
     "source": {"errors", "arguments", "modules", "work"},
     "work": {"errors", "modules", "source"},
@@ -55,7 +56,7 @@ ALLOWED = {
     "multinode": SHARED | {"compose", "preparation", "launching", "submission"},
     "cli": SHARED | {"compose", "preparation", "launching", "submission", "node", "templates", "life"} | SWEEPS,
     "sweep_record": {"runs", "slurm"},
-    "sweep": {"config", "errors", "plan", "points", "preparation", "runs", "snapshot", "sweep_record"},
+    "sweep": {"after", "config", "errors", "plan", "points", "preparation", "runs", "snapshot", "sweep_record"},
     "sweep_selection": {"errors", "report", "runs", "slurm", "sweep", "sweep_record"},
     "sweep_launch": SHARED | {"launching", "preparation", "snapshot", "submission"} | SWEEPS,
 }

@@ -18,6 +18,7 @@ import submitit
 
 from hpc_multinode.errors import SubmissionError
 from hpc_multinode.life.looking import POLL_S, Watcher
+from hpc_multinode.runs import SCRIPT
 from hpc_multinode.slurm.commands import cancel_job, find_job_of_script, submit_script
 from hpc_multinode.slurm.leaking import make_submission_env
 from hpc_multinode.submission.controller import Controller
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from hpc_multinode.registry import Entry
     from hpc_multinode.runs import RunFolder
 
-SCRIPT = "submission.sh"
 # When to look for a job that may have got in, in seconds after the look before.
 _LOOK_AFTER_S = (0.0, 1.0, 3.0, 6.0)
 _SUBMITTED = re.compile(r"^Submitted batch job ([0-9]+)(?: on cluster (\S+))?\s*$", re.MULTILINE)

@@ -238,6 +238,13 @@ def test_what_waits_or_runs_is_left_out(earlier: Any, squeue: Callable[..., Path
     assert noted.read_text() == f"--noheader --array --user {sweep.user} --format %i\n"
 
 
+def test_a_point_that_was_requeued_is_left_out(earlier: Any, squeue: Callable[..., Path]) -> None:
+    """The bad report of its first attempt is not the last word while its task waits again."""
+    earlier(_sweep("work.kwargs.lr=1"), [75], (SubmittedArray(job_id="47", first=0, numbers=(0,)),))
+    squeue("47_0")
+    assert len(select_points(_sweep("work.kwargs.lr=1")).queued) == 1
+
+
 def test_a_queue_that_cannot_be_asked_is_an_error(earlier: Any, squeue: Callable[..., Path]) -> None:
     """Nothing is started that may be running."""
     earlier(_sweep("work.kwargs.lr=1"), [None], (SubmittedArray(job_id="47", first=0, numbers=(0,)),))
