@@ -230,7 +230,7 @@ def _require_size(code: Code, max_mb: float) -> Code:
     if code.num_bytes <= max_mb * _MB:
         return code
     largest = sorted(code.sizes.items(), key=lambda item: -item[1])[:_SHOWN]
-    shown = ", ".join(f"{name} ({size / _MB:.0f} MB)" for name, size in largest)
+    shown = ", ".join(f"{name} ({size / _MB:.1f} MB)" for name, size in largest)
     way_out = "list data in .gitignore" if code.has_git else "git init with a .gitignore for data, or keep it elsewhere"
     raise ConfigError(
         what=f"the code is too large for a snapshot: more than {max_mb:g} MB",

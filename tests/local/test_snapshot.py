@@ -72,7 +72,7 @@ def test_a_code_that_is_too_large_is_refused_before_anything_is_written(launcher
     ended = launcher.run(*SNAPSHOT, "work.target=train.py:run", "snapshot_max_mb=2")
     assert (ended.code, ended.out, ended.run_dirs) == (2, "", [])
     assert ended.err.startswith("error: the code is too large for a snapshot: more than 2 MB\n  found: ")
-    assert "weights (3 MB)" in ended.err
+    assert "weights (3.0 MB)" in ended.err
 
 
 def test_a_function_of_a_calling_program_imports_from_the_copy(launcher: Launcher, project: Path) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.conftest import PLAIN_CONFIG
+from tests.conftest import PLAIN_CONFIG, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -134,6 +134,24 @@ def test_parallel_limits_how_many_run_at_a_time(on_slurm: OnSlurm) -> None:
     job = on_slurm.cluster.job(job_id)
     on_slurm.cluster.run(["scancel", job_id])
     assert (job["ArrayTaskId"], job["ArrayTaskThrottle"]) == ("0-2%2", "2")
+
+
+def test_a_task_that_is_requeued_goes_on_in_its_own_folder(on_slurm: OnSlurm) -> None:
+    """Its second attempt is in the run folder of its point, and no other task runs again."""
+    cwd = on_slurm.make_folder()
+    waits = "\n    import time\n    while not os.path.exists('go'):\n        time.sleep(0.1)\n"
+    on_slurm.write(cwd, "train.py", WORK + waits)
+    ended = on_slurm.run(*WORDS, "work.kwargs.lr=1,2", "nodes=2", cwd=cwd)
+    (job_id,) = jobs_of(ended)
+    first = [ended.run_dir / f"{number}/attempt-0/rank1.log" for number in (0, 1)]
+    wait_until(lambda: all(log.exists() and log.read_text() for log in first), what="both points run", timeout_s=60)
+    on_slurm.cluster.run(["scontrol", "requeue", f"{job_id}_0"], check=True)
+    second = ended.run_dir / "0/attempt-1/rank1.log"
+    wait_until(lambda: second.exists() and second.read_text(), what="the second attempt runs", timeout_s=60)
+    on_slurm.write(cwd, "go", "")
+    wait_for_all(on_slurm, ended)
+    assert {number: report["exit_code"] for number, report in reports_of(ended.run_dir).items()} == {0: 0, 1: 0}
+    assert not (ended.run_dir / "1/attempt-1").exists()
 
 
 @pytest.fixture

@@ -230,7 +230,7 @@ def test_too_large_a_code_is_refused(repo: Path, *, has_git: bool, way_out: str)
     with pytest.raises(ConfigError, match="the code is too large for a snapshot: more than 1 MB") as caught:
         _find(repo)
     assert str(repo) in caught.value.found
-    assert "the largest: weights.bin (3 MB), " in caught.value.found
+    assert "the largest: weights.bin (3.0 MB), " in caught.value.found
     assert caught.value.fix.startswith(way_out)
     assert caught.value.fix.endswith("snapshot_max_mb=N, or snapshot=false")
 
