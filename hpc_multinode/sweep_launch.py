@@ -121,11 +121,10 @@ def _submit(sweep: Sweep, points: Sequence[SweepPoint], out: TextIO) -> int:
     arrays = _make_arrays(sweep, points)
     _warn(arrays)
     folder = _make_folder(sweep, points, out)
+    _write_points(points, folder)
     submitted: list[SubmittedArray] = []
     scripts = [f"submission-{place}.sh" for place in range(len(arrays))]
     try:
-        folder.make(folder.path / "submitit")
-        _write_points(points)
         for script, array in zip(scripts, arrays, strict=True):
             folder.write(script, render_array(array).encode())
             job_id = hand_in(folder.path / script, user=sweep.user)
@@ -139,13 +138,20 @@ def _submit(sweep: Sweep, points: Sequence[SweepPoint], out: TextIO) -> int:
     return 0
 
 
-def _write_points(points: Sequence[SweepPoint]) -> None:
-    def write(point: SweepPoint) -> None:
-        folder = RunFolder.create(point.plan, config_text=point.config_text)
-        folder.make(folder.path / "submitit")
+def _write_points(points: Sequence[SweepPoint], folder: RunFolder) -> None:
+    """Make all run folders, or none and no sweep either."""
 
-    with ThreadPoolExecutor(_WRITERS) as pool:  # every file waits for the disk, or for a file server
-        list(pool.map(write, points))
+    def write(point: SweepPoint) -> None:
+        run = RunFolder.create(point.plan, config_text=point.config_text)
+        run.make(run.path / "submitit")
+
+    try:
+        folder.make(folder.path / "submitit")
+        with ThreadPoolExecutor(_WRITERS) as pool:  # every file waits for the disk, or for a file server
+            list(pool.map(write, points))
+    except BaseException:
+        shutil.rmtree(folder.path)
+        raise
 
 
 def _describe(array: SubmittedArray) -> str:

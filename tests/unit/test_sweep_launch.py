@@ -11,6 +11,7 @@ import pytest
 
 import hpc_multinode.sweep_launch  # noqa: F401 - before a test replaces sys.stdout
 from hpc_multinode.cli import run
+from hpc_multinode.runs import RunFolder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -222,6 +223,24 @@ def test_a_wrong_point_is_refused_before_anything_is_written(
     assert run(["-m", "work.target=train.py:run", "nodes=1,2,0"]) == 2
     assert "nodes is too small" in capsys.readouterr().err
     assert not (tmp_path / "here/runs").exists()
+    assert list(kept.iterdir()) == []
+
+
+def test_run_folders_that_cannot_be_made_leave_nothing(
+    sbatch: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is submitted then, and no half of a sweep stays."""
+    kept = sbatch()
+    real = RunFolder.write
+
+    def write(self: RunFolder, name: str, content: bytes) -> None:
+        if self.path.name == "3":
+            raise OSError(28, "No space left on device")
+        real(self, name, content)
+
+    monkeypatch.setattr(RunFolder, "write", write)
+    assert run(SWEEP) == 2
+    assert list((tmp_path / "here/runs").iterdir()) == []
     assert list(kept.iterdir()) == []
 
 
