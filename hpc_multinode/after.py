@@ -1,4 +1,7 @@
-"""What a run waits for: ``after=RUN`` becomes a dependency of its job. Reads run folders and asks squeue."""
+"""What a run waits for: ``after=RUN`` becomes a dependency of its job.
+
+Reads run folders and the registry, and asks squeue.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +11,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hpc_multinode.errors import ConfigError
+from hpc_multinode.life.finding import find_run
+from hpc_multinode.registry import read_entries
 from hpc_multinode.report import Report
-from hpc_multinode.runs import REPORT, SCRIPT, SWEEP, holds_run
-from hpc_multinode.slurm.commands import find_job_of_script, is_in_queue, list_queued_jobs, split_job_id
+from hpc_multinode.runs import REPORT, SWEEP
+from hpc_multinode.slurm.commands import is_in_queue, list_queued_jobs, split_job_id
 from hpc_multinode.sweep_record import SweepRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hpc_multinode.plan import LaunchPlan
+    from hpc_multinode.registry import Entry
 
 # What sbatch waits for by each kind; the first is meant where none is given.
 KINDS = ("afterok", "afterany", "afternotok", "aftercorr")
@@ -26,7 +32,6 @@ _OPTION = "dependency"
 _JOB_ID = re.compile(r"\d+(_\d+)?")
 _JOB_IDS = re.compile(r"\d+(_\d+)?(:\d+(_\d+)?)+")
 _KIND = re.compile(r"([a-z]+):(.*)", re.DOTALL)
-_SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,21 +106,21 @@ def find_earlier(run: str, *, run_root: Path, user: str) -> Earlier:
     """Find a job, a run or a sweep.
 
     Args:
-        run: A job id, a run folder, a run's id or its beginning.
-        run_root: Where runs are looked for.
+        run: A job id, a run folder, a run's id or its beginning, a name; or the folder or id of a sweep.
+        run_root: Where sweeps are looked for by their id.
         user: Whose jobs they are.
 
     Raises:
         ConfigError: There is none, there are several, or no job of it is known.
     """
     if _JOB_ID.fullmatch(run):
-        return _find_job(run, run_root)
-    folder = _find_folder(run, run_root)
-    earlier = _find_sweep(folder, user) if (folder / SWEEP).exists() else _find_run(folder, user)
+        return _find_job(run)
+    sweep = next((path for path in (Path(run).expanduser(), run_root / run) if (path / SWEEP).is_file()), None)
+    earlier = _find_sweep(sweep, user) if sweep is not None else _find_run(find_run(run))
     if earlier.has_succeeded is None and not earlier.job_ids:
         raise ConfigError(
             what="there is nothing to wait for: the earlier run has neither a report nor a job in the queue",
-            found=f"after={run}, {folder}",
+            found=f"after={run}",
             fix="leave after out, or name it by its job id",
         )
     return earlier
@@ -134,29 +139,25 @@ def _find_sweep(folder: Path, user: str) -> Earlier:
     )
 
 
-def _find_run(folder: Path, user: str) -> Earlier:
-    """Find a single run, or one point of a sweep; a report of a job that waits again is not its last word."""
-    if (folder.parent / SWEEP).exists() and folder.name.isdigit():
-        tasks = SweepRecord.read(folder.parent).tasks_of(int(folder.name))
-        job_ids = tuple(task for task in tasks if is_in_queue(task))
-    else:
-        job_id = find_job_of_script(str(folder / SCRIPT), user=user)
-        job_ids = () if job_id is None else (split_job_id(job_id)[0],)
-    return Earlier(job_ids=job_ids, has_succeeded=None if job_ids else _read_end(folder))
+def _find_run(entry: Entry) -> Earlier:
+    """Find what has become of a run; the report of a job that waits again is not its last word."""
+    job_id = entry.job_id if entry.mode == "slurm" else None
+    named = f"{job_id};{entry.cluster}" if entry.is_remote else job_id
+    if job_id is not None and is_in_queue(named or job_id):
+        return Earlier(job_ids=(job_id,))
+    return Earlier(job_ids=(), has_succeeded=_read_end(entry.path))
 
 
-def _find_job(job_id: str, run_root: Path) -> Earlier:
+def _find_job(job_id: str) -> Earlier:
     """Find a job in the queue, or what has become of it: Slurm forgets its jobs, and then takes any as well ended."""
     if is_in_queue(job_id):
         return Earlier(job_ids=(job_id,))
-    reports = [
-        Report.from_json(path.read_text()) for depth in ("*", "*/*") for path in run_root.glob(f"{depth}/{REPORT}")
-    ]
-    ends = [one.exit_code == 0 for one in reports if one.job_id is not None and _is_of(one.job_id, job_id)]
-    if not ends:
+    runs = [entry for entry in read_entries() if entry.job_id is not None and _is_of(entry.job_id, job_id)]
+    ends = [_read_end(entry.path) for entry in runs]
+    if not ends or None in ends:
         raise ConfigError(
             what="no job of this id waits or runs",
-            found=f"after={job_id}: squeue does not list it, and no run in {run_root} was this job",
+            found=f"after={job_id}: squeue does not list it, and no report of yours was this job's",
             fix="squeue --me shows those that do; leave after out if it has ended well",
         )
     return Earlier(job_ids=(job_id,), has_succeeded=all(ends))
@@ -181,31 +182,6 @@ def _parse(after: str) -> tuple[str, list[str]]:
             f" {', '.join(KINDS)}; or after={_CHAIN} for all earlier jobs of the same name",
         )
     return kind, runs
-
-
-def _find_folder(run: str, run_root: Path) -> Path:
-    for given in (Path(run).expanduser().absolute(), run_root / run):
-        if holds_run(given):
-            return given
-    beginning = [] if "/" in run else [path for path in sorted(run_root.glob(f"{_escape(run)}*")) if holds_run(path)]
-    if len(beginning) == 1:
-        return beginning[0]
-    if beginning:
-        shown = ", ".join(path.name for path in beginning[:_SHOWN])
-        raise ConfigError(
-            what=f"several runs are meant by {run!r}",
-            found=f"{len(beginning)} in {run_root}: {shown}{', ...' if len(beginning) > _SHOWN else ''}",
-            fix="write more of the run's id, or its job id",
-        )
-    raise ConfigError(
-        what=f"no run is known by {run!r}",
-        found=f"after={run}: neither a run folder, nor the beginning of a run's id in {run_root}",
-        fix="after=JOB_ID, or the path of the run folder",
-    )
-
-
-def _escape(text: str) -> str:
-    return re.sub(r"([*?\[])", r"[\1]", text)
 
 
 def _read_end(folder: Path) -> bool | None:

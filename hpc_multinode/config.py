@@ -242,7 +242,7 @@ class Config:
     requeue: RequeueConfig = field(default_factory=RequeueConfig)
     array: ArrayConfig = field(default_factory=ArrayConfig)
     # What the job waits for: RUN (to succeed), afterany:RUN (to end), afternotok:RUN or aftercorr:RUN, where RUN is a
-    # job id, a run folder, or a run's id or its beginning; or chain: all earlier jobs of the same name. null: nothing.
+    # job id, a run folder, a run's id or its beginning, a name; or chain: all earlier jobs of this name. null: nothing.
     after: str | None = None
     # With -m: failed starts only the points that have not succeeded in an earlier sweep of this run_root; null: all.
     rerun: Rerun | None = None

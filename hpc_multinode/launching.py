@@ -87,8 +87,14 @@ def start_in_background(plan: LaunchPlan, *, config_text: str, work_pickle: byte
         require_sbatch()
         warn_of_left_out(plan)
         folder, _ = _make_folder(plan, config_text, work_pickle)
+<<<<<<< HEAD
         entry = _register_job(plan, submit_slurm(plan, folder))
         return WatchedRun(plan, folder, make_job_controller(entry))
+=======
+        job_id = submit_slurm(plan, folder)
+        register_job(plan, job_id, cluster=find_cluster(job_id))
+        return WatchedRun(plan, folder, make_job_controller(job_id, folder))
+>>>>>>> e7fc692 (Know the points of a sweep in every verb, wait for them, and look earlier runs up as all verbs do)
     folder, _ = _make_folder(plan, config_text, work_pickle)
     controller = _start_agents(plan, folder, is_foreground=False)
     register(plan, job_id=_find_own_job(plan), pid=controller.process.pid if controller.process is not None else None)
@@ -120,11 +126,23 @@ def _find_own_job(plan: LaunchPlan) -> str | None:
     return parse_job_id(os.environ) if plan.mode == "step" else None
 
 
-def _register_job(plan: LaunchPlan, job_id: str) -> Entry:
+def find_cluster(job_id: str) -> str | None:
+    """Return the name of a submitted job's cluster: the one that sbatch has named, else the one that we are on."""
     from hpc_multinode.slurm.commands import find_cluster_name  # noqa: PLC0415 - only where there is a Slurm
 
+    return job_id.partition(";")[2] or find_cluster_name()
+
+
+def register_job(plan: LaunchPlan, job_id: str, *, cluster: str | None) -> Entry:
+    """Note a run that was submitted.
+
+    Args:
+        plan: The run.
+        job_id: Its job's id, with the cluster behind a semicolon where sbatch has named one.
+        cluster: As of ``find_cluster``.
+    """
     number, _, named = job_id.partition(";")
-    return register(plan, job_id=number, cluster=named or find_cluster_name(), is_remote=bool(named))
+    return register(plan, job_id=number, cluster=cluster, is_remote=bool(named))
 
 
 def fill_folder(plan: LaunchPlan, folder: RunFolder) -> str:
@@ -183,7 +201,7 @@ def _launch_on_slurm(plan: LaunchPlan, config_text: str, out: TextIO) -> int:
     folder, copied = _make_folder(plan, config_text)
     warn_of_left_out(plan)
     job_id = submit_slurm(plan, folder)
-    entry = _register_job(plan, job_id)
+    entry = register_job(plan, job_id, cluster=find_cluster(job_id))
     number, _cluster = split_job_id(job_id)
     print(render_header(plan) + copied, file=out)
     print(

@@ -137,7 +137,7 @@ def register(
         step_id=step_id,
         cluster=cluster,
         is_remote=is_remote,
-        commit=find_commit(Path(plan.cwd)),
+        commit=find_commit(Path(plan.code.root if plan.code is not None else plan.cwd)),
         pid=pid,
         pid_started=None if pid is None else read_start(pid),
     )

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 # What there is once for a sweep, so that no point can have its own.
 _COMMON = (
     "cluster.mode", "run_id", "run_root", "private", "snapshot", "snapshot_max_mb", "array.parallel", "rerun", "after",
+    "wait",
 )  # fmt: skip
 _MODES = (Mode.slurm.value, Mode.local.value, Mode.step.value)
 # Swept words that the plan has word for word, so that they tell a point from others by their values.

@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from hpc_multinode.errors import SubmissionError
-from hpc_multinode.launching import describe_plan, launch, warn_of_left_out
+from hpc_multinode.launching import describe_plan, find_cluster, launch, register_job, warn_of_left_out
+from hpc_multinode.person import shorten
 from hpc_multinode.report import Report
 from hpc_multinode.runs import CODE, REPORT, SWEEP, RunFolder
-from hpc_multinode.slurm.commands import find_max_array_size, split_job_id
+from hpc_multinode.slurm.commands import find_max_array_size
 from hpc_multinode.snapshot import take_snapshot
 from hpc_multinode.submission.array import make_arrays, render_array, render_numbers
 from hpc_multinode.submission.slurm import RefusedError, hand_in, make_refusal
@@ -22,8 +23,10 @@ from hpc_multinode.sweep import make_record
 from hpc_multinode.sweep_record import SubmittedArray
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
+    from hpc_multinode.plan import LaunchPlan
+    from hpc_multinode.registry import Entry
     from hpc_multinode.submission.array import Array
     from hpc_multinode.sweep import Sweep, SweepPoint
     from hpc_multinode.sweep_selection import Selection
@@ -93,8 +96,6 @@ def _warn(arrays: Sequence[Array]) -> None:
 
 
 def _make_folder(sweep: Sweep, points: Sequence[SweepPoint], out: TextIO) -> RunFolder:
-    from hpc_multinode.submission.foreground import shorten  # noqa: PLC0415
-
     folder = RunFolder.create_empty(sweep.folder, is_private=sweep.is_private)
     try:
         make_record(points).write(folder)
@@ -123,6 +124,7 @@ def _submit(sweep: Sweep, points: Sequence[SweepPoint], out: TextIO) -> int:
     folder = _make_folder(sweep, points, out)
     _write_points(points, folder)
     submitted: list[SubmittedArray] = []
+    entries: dict[int, Entry] = {}
     scripts = [f"submission-{place}.sh" for place in range(len(arrays))]
     try:
         for script, array in zip(scripts, arrays, strict=True):
@@ -130,12 +132,20 @@ def _submit(sweep: Sweep, points: Sequence[SweepPoint], out: TextIO) -> int:
             job_id = hand_in(folder.path / script, user=sweep.user)
             submitted.append(SubmittedArray(job_id=job_id, first=array.first, numbers=array.numbers))
             make_record(points, submitted).write(folder)
+            entries.update(_register(submitted[-1], {point.number: point.plan for point in points}))
             print(f"submitted: {_describe(submitted[-1])}: {describe_plan(array.plan)}", file=out, flush=True)
     except RefusedError as error:
         refusal = make_refusal(folder, scripts[len(submitted)], error) if not submitted else None
         raise refusal or _undo(error, folder, points, submitted) from None
-    print(_render_next(submitted), file=out)
-    return 0
+    first = submitted[0].task_of(submitted[0].numbers[0])
+    print(
+        f"list:   python -m hpc_multinode list --name {sweep.sweep_id}\n"
+        f"follow: python -m hpc_multinode logs -f {first}\n"
+        f"cancel: python -m hpc_multinode cancel {sweep.sweep_id}",
+        file=out,
+        flush=True,
+    )
+    return _wait_for_all(sweep, [entries[point.number] for point in points], out) if points[0].plan.waits else 0
 
 
 def _write_points(points: Sequence[SweepPoint], folder: RunFolder) -> None:
@@ -154,20 +164,39 @@ def _write_points(points: Sequence[SweepPoint], folder: RunFolder) -> None:
         raise
 
 
+def _register(array: SubmittedArray, plans: Mapping[int, LaunchPlan]) -> dict[int, Entry]:
+    """Note each point as a run of its own, under the id of its task."""
+    cluster = find_cluster(array.job_id)
+    named = array.job_id.partition(";")[2]
+
+    def note(number: int) -> Entry:
+        task = array.task_of(number)
+        return register_job(plans[number], f"{task};{named}" if named else task, cluster=cluster)
+
+    with ThreadPoolExecutor(_WRITERS) as pool:
+        return dict(zip(array.numbers, pool.map(note, array.numbers), strict=True))
+
+
+def _wait_for_all(sweep: Sweep, entries: Sequence[Entry], out: TextIO) -> int:
+    """Wait for all runs, tell how each has ended, and return the worst exit code; Ctrl-C leaves them alone."""
+    from hpc_multinode.life.closing import print_closing  # noqa: PLC0415 - only where somebody waits
+    from hpc_multinode.life.detaching import EXIT_DETACHED  # noqa: PLC0415
+    from hpc_multinode.life.waiting import Teller, wait_for_end  # noqa: PLC0415
+
+    teller = Teller(lambda text: print(text, file=sys.stderr, flush=True))  # noqa: T201
+    try:
+        return max(print_closing(wait_for_end(entry, tell=teller), out=out) for entry in entries)
+    except KeyboardInterrupt:
+        print(  # noqa: T201
+            f"\ndetached: the sweep goes on\ncancel: python -m hpc_multinode cancel {sweep.sweep_id}",
+            file=sys.stderr,
+            flush=True,
+        )
+        return EXIT_DETACHED
+
+
 def _describe(array: SubmittedArray) -> str:
     return f"job {array.job_id}, point{'s' * (len(array.numbers) > 1)} {render_numbers(array.numbers)}"
-
-
-def _render_next(submitted: Sequence[SubmittedArray]) -> str:
-    """Say how to look at the jobs and how to cancel them; on another cluster, for each by itself."""
-    jobs: dict[str, list[str]] = {}
-    for array in submitted:
-        number, cluster = split_job_id(array.job_id)
-        jobs.setdefault("".join(f"{word} " for word in cluster), []).append(number)
-    lines = []
-    for option, numbers in jobs.items():
-        lines += [f"look:   squeue {option}-j {','.join(numbers)}", f"cancel: scancel {option}{' '.join(numbers)}"]
-    return "\n".join(lines)
 
 
 def _undo(
@@ -184,7 +213,7 @@ def _undo(
         found=f"{error}\nsubmitted: {'; '.join(map(_describe, submitted))}\n"
         f"not submitted: points {render_numbers(left)}",
         fix="mend that; the same words with rerun=failed then submit the rest\n"
-        + "\n".join(line for line in _render_next(submitted).splitlines() if line.startswith("cancel")),
+        f"cancel: python -m hpc_multinode cancel {folder.path.name}",
     )
 
 

@@ -33,7 +33,7 @@ ALLOWED = {
     "life": SHARED,
     "modules": {"errors"},
     "git": {"errors"},
-    "after": {"errors", "plan", "report", "runs", "slurm", "sweep_record"},
+    "after": {"errors", "life", "plan", "registry", "report", "runs", "slurm", "sweep_record"},
     "snapshot": {"errors", "git", "plan", "runs", "work"},
     "source": {"errors", "arguments", "modules", "work"},
     "work": {"errors", "modules", "source"},
@@ -58,7 +58,14 @@ ALLOWED = {
     "sweep_record": {"runs", "slurm"},
     "sweep": {"after", "config", "errors", "plan", "points", "preparation", "runs", "snapshot", "sweep_record"},
     "sweep_selection": {"errors", "report", "runs", "slurm", "sweep", "sweep_record"},
+<<<<<<< HEAD
     "sweep_launch": SHARED | {"launching", "preparation", "snapshot", "submission"} | SWEEPS,
+=======
+    "sweep_launch": SHARED | {"launching", "life", "preparation", "snapshot", "submission"} | SWEEPS,
+    "launching": SHARED | {"submission", "preparation", "snapshot", "life"},
+    "multinode": SHARED | {"compose", "preparation", "launching", "submission"},
+    "cli": SHARED | {"compose", "preparation", "launching", "submission", "node", "templates", "life"} | SWEEPS,
+>>>>>>> e7fc692 (Know the points of a sweep in every verb, wait for them, and look earlier runs up as all verbs do)
 }
 
 

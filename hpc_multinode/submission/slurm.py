@@ -17,9 +17,14 @@ from typing import TYPE_CHECKING, Any
 import submitit
 
 from hpc_multinode.errors import SubmissionError
+<<<<<<< HEAD
 from hpc_multinode.life.looking import POLL_S, Watcher
 from hpc_multinode.runs import SCRIPT
 from hpc_multinode.slurm.commands import cancel_job, find_job_of_script, submit_script
+=======
+from hpc_multinode.runs import REPORT
+from hpc_multinode.slurm.commands import cancel_job, find_job_of_script, is_in_queue, submit_script
+>>>>>>> e7fc692 (Know the points of a sweep in every verb, wait for them, and look earlier runs up as all verbs do)
 from hpc_multinode.slurm.leaking import make_submission_env
 from hpc_multinode.submission.controller import Controller
 from hpc_multinode.submission.shell import (
@@ -38,6 +43,12 @@ if TYPE_CHECKING:
     from hpc_multinode.registry import Entry
     from hpc_multinode.runs import RunFolder
 
+<<<<<<< HEAD
+=======
+SCRIPT = "submission.sh"
+# How often a site's Slurm is asked for one job that somebody waits for, in seconds.
+_ASK_EVERY_S = 5.0
+>>>>>>> e7fc692 (Know the points of a sweep in every verb, wait for them, and look earlier runs up as all verbs do)
 # When to look for a job that may have got in, in seconds after the look before.
 _LOOK_AFTER_S = (0.0, 1.0, 3.0, 6.0)
 _SUBMITTED = re.compile(r"^Submitted batch job ([0-9]+)(?: on cluster (\S+))?\s*$", re.MULTILINE)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import dataclasses
 import os
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,7 @@ from hpc_multinode.after import Earlier, find_earlier, make_dependency, wait_aft
 from hpc_multinode.config import Config, Mode
 from hpc_multinode.errors import ConfigError
 from hpc_multinode.planning import make_plan
+from hpc_multinode.registry import register
 from hpc_multinode.report import Report
 from hpc_multinode.runs import RunFolder
 from hpc_multinode.sweep_record import RecordedPoint, SubmittedArray, SweepRecord
@@ -123,9 +124,10 @@ def test_only_jobs_wait(tmp_path: Path) -> None:
 
 @pytest.fixture
 def queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Give a function that puts a squeue on PATH, which lists jobs by id and script."""
+    """Give a function that puts a squeue on PATH, which lists jobs by id; the registry is the test's own."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
-    def make(**jobs: str) -> None:
+    def make(*jobs: str) -> None:
         program = tmp_path / "bin/squeue"
         program.parent.mkdir(exist_ok=True)
         program.write_text(
@@ -133,9 +135,9 @@ def queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None
             f"jobs = {jobs!r}\n"
             "if '--jobs' in sys.argv:\n"
             "    wanted = sys.argv[sys.argv.index('--jobs') + 1]\n"
-            "    print('RUNNING' if 'j' + wanted in jobs else '')\n"
+            "    print('RUNNING' if wanted in jobs or any(job.split('_')[0] == wanted for job in jobs) else '')\n"
             "else:\n"
-            "    print('\\n'.join(f'{job[1:]} {script}' for job, script in jobs.items()))\n"
+            "    print('\\n'.join(jobs))\n"
         )
         program.chmod(0o755)
         monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
@@ -147,6 +149,7 @@ def queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None
 def _leave(root: Path, run_id: str, code: int | None = None, job_id: str | None = None) -> Path:
     plan = _plan(root, run_id)
     folder = RunFolder.create(plan, config_text="")
+    register(plan, job_id=job_id)
     if code is not None:
         _report(folder.path, code, job_id)
     return folder.path
@@ -167,9 +170,9 @@ def _leave_sweep(root: Path, codes: list[int | None]) -> Path:
     jobs = (SubmittedArray(job_id="50;alps", first=0, numbers=numbers),)
     SweepRecord(points=points, jobs=jobs).write(folder)
     for number, code in enumerate(codes):
-        (folder.path / str(number)).mkdir()
-        (folder.path / f"{number}/plan.json").write_text(json.dumps({}))
-        (folder.path / f"{number}/secret").touch()
+        plan = dataclasses.replace(_plan(root, f"sweep-1-{number}"), run_dir=f"{folder.path}/{number}")
+        RunFolder.create(plan, config_text="")
+        register(plan, job_id=f"50_{number}")
         if code is not None:
             _report(folder.path / str(number), code, f"50_{number}")
     return folder.path
@@ -189,28 +192,28 @@ def test_a_run_is_found_by_folder_id_or_beginning(tmp_path: Path, name: str) -> 
     assert _earlier(tmp_path, "second").has_succeeded is False
 
 
-def test_the_job_of_a_run_that_waits_is_found_by_its_script(tmp_path: Path, queue: Callable[..., None]) -> None:
-    """Its run folder is all that need be known."""
-    folder = _leave(tmp_path, "first")
-    queue(j7="/elsewhere/submission.sh", j8=f"{folder}/submission.sh")
+def test_the_job_of_a_run_that_waits_is_found(tmp_path: Path, queue: Callable[..., None]) -> None:
+    """The registry knows it."""
+    _leave(tmp_path, "first", job_id="8")
+    queue("7", "8")
     assert _earlier(tmp_path, "first") == Earlier(job_ids=("8",))
 
 
 def test_a_job_that_waits_again_has_not_ended(tmp_path: Path, queue: Callable[..., None]) -> None:
     """The bad report of an attempt before a requeue is not the last word, of a run or of a point."""
-    folder = _leave(tmp_path, "first", 75, "8")
+    _leave(tmp_path, "first", 75, "8")
     _leave_sweep(tmp_path, [0, 75])
-    queue(j8=f"{folder}/submission.sh", j50_1="x")
+    queue("8", "50_1")
     assert _earlier(tmp_path, "first") == Earlier(job_ids=("8",))
-    assert _earlier(tmp_path, "sweep") == Earlier(job_ids=("50",))
-    assert _earlier(tmp_path, "sweep-1/1") == Earlier(job_ids=("50_1",))
+    assert _earlier(tmp_path, "sweep-1") == Earlier(job_ids=("50",))
+    assert _earlier(tmp_path, "sweep-1-1") == Earlier(job_ids=("50_1",))
 
 
 def test_an_id_wins_over_the_beginning_of_another(tmp_path: Path, queue: Callable[..., None]) -> None:
     """``a`` is the run a, also where there is a run ab."""
-    for run_id in ("a", "ab"):
-        _leave(tmp_path, run_id)
-    queue(j1=f"{tmp_path}/runs/a/submission.sh", j2=f"{tmp_path}/runs/ab/submission.sh")
+    for run_id, job_id in (("a", "1"), ("ab", "2")):
+        _leave(tmp_path, run_id, job_id=job_id)
+    queue("1", "2")
     assert _earlier(tmp_path, "a").job_ids == ("1",)
 
 
@@ -221,32 +224,30 @@ def test_a_beginning_of_several_runs_is_refused(tmp_path: Path) -> None:
     _leave(tmp_path, "train-2", 0)
     with pytest.raises(ConfigError, match="several runs are meant by 'train'") as caught:
         _earlier(tmp_path, "train")
-    assert caught.value.found == f"2 in {tmp_path}/runs: train-1, train-2"
-    assert caught.value.fix == "write more of the run's id, or its job id"
+    assert "train-1" in caught.value.found
 
 
 @pytest.mark.usefixtures("queue")
 @pytest.mark.parametrize("run", ["nothing", "*", "../runs", "a/b"])
 def test_a_run_that_nobody_knows_is_refused(tmp_path: Path, run: str) -> None:
-    """The error says where it was looked for."""
+    """By the words of all verbs that take a run."""
     _leave(tmp_path, "train-1", 0)
-    with pytest.raises(ConfigError, match="no run is known by") as caught:
+    with pytest.raises(ConfigError, match="no run is known by"):
         _earlier(tmp_path, run)
-    assert str(tmp_path / "runs") in caught.value.found
 
 
 @pytest.mark.usefixtures("queue")
 def test_a_run_of_which_nothing_is_known_is_refused(tmp_path: Path) -> None:
     """Neither report nor job: it would be waited for in vain, or not at all."""
-    folder = _leave(tmp_path, "lost")
+    _leave(tmp_path, "lost", job_id="3")
     with pytest.raises(ConfigError, match="there is nothing to wait for") as caught:
         _earlier(tmp_path, "lost")
-    assert str(folder) in caught.value.found
+    assert caught.value.found == "after=lost"
 
 
 def test_a_job_in_the_queue_is_known_by_its_id(tmp_path: Path, queue: Callable[..., None]) -> None:
     """Be it ours or not."""
-    queue(j4711="x", j4712_3="y")
+    queue("4711", "4712_3")
     assert _earlier(tmp_path, "4711") == Earlier(job_ids=("4711",))
     assert _earlier(tmp_path, "4712_3") == Earlier(job_ids=("4712_3",))
 
@@ -275,15 +276,16 @@ def test_a_job_that_nobody_knows_is_refused(tmp_path: Path) -> None:
 def test_a_sweep_is_all_its_points(tmp_path: Path, codes: list[int | None], end: bool | None) -> None:  # noqa: FBT001
     """Well ended when all are, badly when one is; its jobs are all its arrays."""
     _leave_sweep(tmp_path, codes)
-    assert _earlier(tmp_path, "sweep") == Earlier(job_ids=("50",), has_succeeded=end)
+    assert _earlier(tmp_path, "sweep-1") == Earlier(job_ids=("50",), has_succeeded=end)
     if None not in codes:
         assert _earlier(tmp_path, "50").has_succeeded == end
 
 
 def test_a_point_of_a_sweep_is_one_task(tmp_path: Path, queue: Callable[..., None]) -> None:
-    """Named by its folder below the sweep's."""
-    queue(j50_1="x")
+    """Named by its id, or its folder below the sweep's."""
+    queue("50_1")
     _leave_sweep(tmp_path, [0, None])
-    assert _earlier(tmp_path, "sweep-1/1") == Earlier(job_ids=("50_1",))
-    assert _earlier(tmp_path, "sweep-1/0").has_succeeded is True
+    assert _earlier(tmp_path, "sweep-1-1") == Earlier(job_ids=("50_1",))
+    assert _earlier(tmp_path, "sweep-1-0").has_succeeded is True
     assert _earlier(tmp_path, "50_0").has_succeeded is True
+    assert _earlier(tmp_path, str(tmp_path / "runs/sweep-1/1")) == Earlier(job_ids=("50_1",))

@@ -11,7 +11,11 @@ import pytest
 
 import hpc_multinode.sweep_launch  # noqa: F401 - before a test replaces sys.stdout
 from hpc_multinode.cli import run
+<<<<<<< HEAD
 from hpc_multinode.runs import RunFolder
+=======
+from hpc_multinode.registry import read_entries
+>>>>>>> e7fc692 (Know the points of a sweep in every verb, wait for them, and look earlier runs up as all verbs do)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,6 +41,7 @@ def sbatch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Pat
     for name in [name for name in os.environ if name.startswith(("SLURM_", "HPC_MULTINODE_"))]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
     monkeypatch.setenv("PATH", f"{programs}:/usr/bin:/bin")
     monkeypatch.chdir(here)
@@ -91,8 +96,9 @@ def test_what_is_said(sbatch: Callable[..., Path], capsys: pytest.CaptureFixture
         "sweep: 4 points, each in runs/s/NUMBER; runs/s/sweep.json tells which is which",
         f"submitted: job 41, points 0,2: base: train.py:run on 1 x 1 = 1 worker, on Slurm, {no_gpu}",
         f"submitted: job 42, points 1,3: base: train.py:run on 2 x 1 = 2 workers, on Slurm, {no_gpu}",
-        "look:   squeue -j 41,42",
-        "cancel: scancel 41 42",
+        "list:   python -m hpc_multinode list --name s",
+        "follow: python -m hpc_multinode logs -f 41_0",
+        "cancel: python -m hpc_multinode cancel s",
     ]
 
 
@@ -102,6 +108,15 @@ def test_the_record_names_the_jobs(sbatch: Callable[..., Path], tmp_path: Path) 
     run(SWEEP)
     record = json.loads((tmp_path / "here/runs/s/sweep.json").read_text())
     assert [(job["job_id"], job["numbers"]) for job in record["jobs"]] == [("41", [0, 2]), ("42", [1, 3])]
+
+
+def test_each_point_is_a_run_in_the_registry(sbatch: Callable[..., Path]) -> None:
+    """Under the id of its task, so that every verb finds it."""
+    sbatch()
+    run(SWEEP)
+    assert {entry.run: entry.job_id for entry in read_entries()} == {
+        "s-0": "41_0", "s-1": "42_1", "s-2": "41_2", "s-3": "42_3",
+    }  # fmt: skip
 
 
 def test_what_is_sent_is_what_render_prints(
@@ -172,7 +187,7 @@ def test_a_sweep_that_is_refused_in_part_is_told_so(
         "         submitted: job 41, points 0,2",
         "         not submitted: points 1,3",
         "  fix:   mend that; the same words with rerun=failed then submit the rest",
-        "         cancel: scancel 41",
+        "         cancel: python -m hpc_multinode cancel s",
     ]
     folder = tmp_path / "here/runs/s"
     assert {path.name for path in folder.iterdir()} == {
