@@ -6,6 +6,7 @@ nothing.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import typing
 from pathlib import Path
@@ -17,6 +18,7 @@ from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.plugins import Plugins
 from hydra.errors import HydraException
+from hydra.plugins.completion_plugin import CompletionPlugin
 from hydra.plugins.search_path_plugin import SearchPathPlugin
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -25,14 +27,15 @@ from hpc_multinode.assets import find_asset
 from hpc_multinode.compose_errors import DEFAULTS, DEFAULTS_FILE, SECTIONS, explain, explain_yaml
 from hpc_multinode.config import Config
 from hpc_multinode.errors import ConfigError
-from hpc_multinode.keys import GROUPS, OPEN_KEYS, require_key, text_keys
+from hpc_multinode.keys import GROUPS, OPEN_KEYS, list_choices, require_key, text_keys
 from hpc_multinode.overrides import prepare_override
 from hpc_multinode.person import find_home
 from hpc_multinode.yaml_files import SCHEME, YamlFolder, parse_yaml
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
+    from hydra.core.config_loader import ConfigLoader
     from hydra.core.config_search_path import ConfigSearchPath
 
 # The node of conf/config.yaml that stands for our schema; a name that no file of a person's is likely to bear.
@@ -59,8 +62,15 @@ def compose_config(overrides: Sequence[str], *, config_dirs: Sequence[Path]) -> 
     Raises:
         ConfigError: A key, option, type or file is wrong.
     """
+    with explained(overrides, config_dirs), prepared_hydra(config_dirs) as chosen:
+        return to_config(compose_words([*chosen, *(prepare_override(word) for word in overrides)]))
+
+
+@contextlib.contextmanager
+def explained(overrides: Sequence[str], config_dirs: Sequence[Path]) -> Iterator[None]:
+    """Turn what goes wrong while composing into an error of ours."""
     try:
-        return _compose(overrides, config_dirs)
+        yield
     except (HydraException, OmegaConfBaseException) as error:
         raise explain(error, overrides) from None
     except yaml.YAMLError as error:
@@ -76,17 +86,63 @@ def compose_config(overrides: Sequence[str], *, config_dirs: Sequence[Path]) -> 
         ) from None
 
 
-def _compose(overrides: Sequence[str], config_dirs: Sequence[Path]) -> Config:
+@contextlib.contextmanager
+def prepared_hydra(config_dirs: Sequence[Path]) -> Iterator[list[str]]:
+    """Prepare Hydra for composing, and give the words by which a person's defaults choose groups."""
     _refuse_shadow(config_dirs)
     defaults = _read_defaults(config_dirs)
     chosen = [f"{group}={defaults.pop(group)}" for group in GROUPS if isinstance(defaults.get(group), str)]
-    words = [*chosen, *(prepare_override(word) for word in overrides)]
+    with _open_hydra(defaults, config_dirs):
+        yield chosen
+
+
+def compose_words(words: Sequence[str]) -> DictConfig:
+    """Compose from words that are prepared; Hydra is prepared as well."""
     if "experiment=null" in words:  # Hydra cannot take a choice back
         words = [word for word in words if not word.startswith("experiment=")]
+    return compose("config", overrides=list(words))
+
+
+def to_config(composed: DictConfig) -> Config:
+    """Resolve every value of a composed configuration."""
+    return cast("Config", OmegaConf.to_object(composed))
+
+
+def complete_override(word: str, others: Sequence[str], *, config_dirs: Sequence[Path]) -> list[str]:
+    """Return the words of the configuration that begin so: Hydra's own completion, and the values of the schema.
+
+    Args:
+        word: What has been typed of it.
+        others: The other words of the line.
+        config_dirs: As of ``compose_config``.
+
+    Raises:
+        ConfigError: The person's own files are wrong.
+    """
+    key, equals, value = word.partition("=")
+    choices = list_choices(key) if equals else ()
+    if choices:
+        return [f"{key}={choice}" for choice in choices if choice.startswith(value)]
+    with _open_hydra(_read_defaults(config_dirs), config_dirs):
+        found: list[str] = make_completion("bash")._query("config", " ".join([*others, word]))  # noqa: SLF001 - for plugins
+    return [one for one in found if one.startswith(word)]
+
+
+def make_completion(shell: str) -> CompletionPlugin:
+    """Return Hydra's completion for a shell that it knows: ``bash``, ``zsh`` or ``fish``."""
+    plugins = cast("list[type[CompletionPlugin]]", Plugins.instance().discover(CompletionPlugin))
+    (kind,) = [plugin for plugin in plugins if plugin.provides() == shell]
+    hydra = GlobalHydra.instance()
+    # To install it needs no configuration.
+    return kind(hydra.config_loader() if hydra.is_initialized() else cast("ConfigLoader", None))
+
+
+@contextlib.contextmanager
+def _open_hydra(defaults: dict[str, Any], config_dirs: Sequence[Path]) -> Iterator[None]:
     _register(defaults, config_dirs)
     GlobalHydra.instance().clear()
     with initialize_config_dir(str(find_asset("conf")), version_base="1.3", job_name="hpc_multinode"):
-        return cast("Config", OmegaConf.to_object(compose("config", overrides=words)))
+        yield
 
 
 def find_config_dirs(given: Sequence[str], environ: Mapping[str, str]) -> tuple[Path, ...]:

@@ -36,6 +36,13 @@ class StartMethod(Enum):
     fork = "fork"
 
 
+class Rerun(Enum):
+    """Which points of a sweep are started again."""
+
+    # Those that have not succeeded and are neither waiting nor running.
+    failed = "failed"
+
+
 @dataclass
 class WorkConfig:
     """What runs in every worker."""
@@ -195,6 +202,14 @@ class RestartConfig:
 
 
 @dataclass
+class ArrayConfig:
+    """How the points of a sweep (-m) go to Slurm."""
+
+    # How many points run at a time, in each job array. Count, at least 1; null: as many as Slurm lets run.
+    parallel: int | None = None
+
+
+@dataclass
 class Config:
     """The whole configuration."""
 
@@ -206,8 +221,15 @@ class Config:
     run_root: str | None = None
     # The run's id and the name of its folder; null: made from name, date, time and four random digits.
     run_id: str | None = None
+    # Follow a submitted job's logs and end with its exit code; runs on this machine are followed anyway.
+    wait: bool = False
     # Folders 0700 and files 0600; false: 0750 and 0640.
     private: bool = True
+    # Copy the code into the run folder and run it from there: what git tracks and what is new and not ignored in the
+    # repository of the work, as it is on disk; without git the work's folder.
+    snapshot: bool = False
+    # Largest size of that copy, in MB.
+    snapshot_max_mb: float = 500.0
     # Environment variables of every worker.
     env: dict[str, Any] = field(default_factory=dict)
     work: WorkConfig = field(default_factory=WorkConfig)
@@ -218,3 +240,9 @@ class Config:
     stop: StopConfig = field(default_factory=StopConfig)
     restart: RestartConfig = field(default_factory=RestartConfig)
     requeue: RequeueConfig = field(default_factory=RequeueConfig)
+    array: ArrayConfig = field(default_factory=ArrayConfig)
+    # What the job waits for: RUN (to succeed), afterany:RUN (to end), afternotok:RUN or aftercorr:RUN, where RUN is a
+    # job id, a run folder, a run's id or its beginning, a name; or chain: all earlier jobs of this name. null: nothing.
+    after: str | None = None
+    # With -m: failed starts only the points that have not succeeded in an earlier sweep of this run_root; null: all.
+    rerun: Rerun | None = None

@@ -7,6 +7,7 @@ import difflib
 import functools
 import types
 import typing
+from enum import EnumMeta as EnumType
 from typing import TYPE_CHECKING, cast
 
 from hpc_multinode.config import Config
@@ -71,6 +72,20 @@ def is_text(key: str, value: str) -> bool:
 def holds_texts(key: str, value: str) -> bool:
     """Say the same of a value of the key or of one item in its list."""
     return key in _text_lists() or is_text(key, value)
+
+
+@functools.cache
+def list_choices(key: str) -> tuple[str, ...]:
+    """Return the values that a key of the schema may have, where they can be counted."""
+    hint: object = Config
+    for name in key.split("."):
+        if not dataclasses.is_dataclass(hint):
+            return ()
+        hint = typing.get_type_hints(cast("type", hint)).get(name)
+    options = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+    if bool in options:
+        return ("true", "false")
+    return next((tuple(one.__members__) for one in options if isinstance(one, EnumType)), ())
 
 
 def require_key(key: str, *, found: str) -> None:

@@ -9,13 +9,19 @@ import gc
 import os
 import shutil
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from hpc_multinode.runs import RunFolder
+from hpc_multinode.person import shorten
+from hpc_multinode.registry import register
+from hpc_multinode.runs import CODE, RunFolder
+from hpc_multinode.slurm.environment import parse_job_id
 from hpc_multinode.slurm.leaking import render_left_out
+from hpc_multinode.snapshot import take_snapshot
 
 if TYPE_CHECKING:
     from hpc_multinode.plan import LaunchPlan
+    from hpc_multinode.registry import Entry
     from hpc_multinode.submission.controller import Controller
     from hpc_multinode.submission.foreground import WatchedRun
 
@@ -47,8 +53,9 @@ def launch(plan: LaunchPlan, *, config_text: str, out: TextIO | None = None) -> 
         from hpc_multinode.submission.step import require_srun  # noqa: PLC0415
 
         require_srun()
-    folder = RunFolder.create(plan, config_text=config_text)
-    print(render_header(plan), file=out, flush=True)
+    folder, copied = _make_folder(plan, config_text)
+    register(plan, job_id=_find_own_job(plan), pid=os.getpid())
+    print(render_header(plan) + copied, file=out, flush=True)
     if plan.mode == "debug":
         from hpc_multinode.submission.debug import run_debug  # noqa: PLC0415
 
@@ -79,29 +86,92 @@ def start_in_background(plan: LaunchPlan, *, config_text: str, work_pickle: byte
 
         require_sbatch()
         warn_of_left_out(plan)
-        folder = RunFolder.create(plan, config_text=config_text, work_pickle=work_pickle)
-        return WatchedRun(plan, folder, make_job_controller(submit_slurm(plan, folder), folder))
-    folder = RunFolder.create(plan, config_text=config_text, work_pickle=work_pickle)
-    return WatchedRun(plan, folder, _start_agents(plan, folder, is_foreground=False))
+        folder, _ = _make_folder(plan, config_text, work_pickle)
+<<<<<<< HEAD
+        entry = _register_job(plan, submit_slurm(plan, folder))
+        return WatchedRun(plan, folder, make_job_controller(entry))
+=======
+        job_id = submit_slurm(plan, folder)
+        register_job(plan, job_id, cluster=find_cluster(job_id))
+        return WatchedRun(plan, folder, make_job_controller(job_id, folder))
+>>>>>>> e7fc692 (Know the points of a sweep in every verb, wait for them, and look earlier runs up as all verbs do)
+    folder, _ = _make_folder(plan, config_text, work_pickle)
+    controller = _start_agents(plan, folder, is_foreground=False)
+    register(plan, job_id=_find_own_job(plan), pid=controller.process.pid if controller.process is not None else None)
+    return WatchedRun(plan, folder, controller)
 
 
 def render_header(plan: LaunchPlan) -> str:
     """Say in three lines what runs, where, and where its logs are."""
-    from hpc_multinode.submission.foreground import shorten  # noqa: PLC0415
-
-    work = shorten(plan.work.file) if plan.work.file else plan.work.name or "work"
-    name = f":{plan.work.name}" if plan.work.file and plan.work.name else ""
-    size = f"{plan.num_nodes} x {plan.local_world_size} = {plan.world_size} worker{'s' * (plan.world_size != 1)}"
     run_dir = shorten(plan.run_dir)
     logs = f"{run_dir}/attempt-0/rank*.log" if plan.mode != "debug" else "this terminal"
-    first = f"{plan.strategy.name}: {work}{name} on {size}, {_WHERE[plan.mode]}, {_describe_gpus(plan)}"
-    return f"{first}\nrun:  {run_dir}\nlogs: {logs}"
+    return f"{describe_plan(plan)}\nrun:  {run_dir}\nlogs: {logs}"
+
+
+def describe_plan(plan: LaunchPlan) -> str:
+    """Say in one line what runs, and where."""
+    work = shorten(_find_origin(plan)) if plan.work.file else plan.work.name or "work"
+    name = f":{plan.work.name}" if plan.work.file and plan.work.name else ""
+    size = f"{plan.num_nodes} x {plan.local_world_size} = {plan.world_size} worker{'s' * (plan.world_size != 1)}"
+    return f"{plan.strategy.name}: {work}{name} on {size}, {_WHERE[plan.mode]}, {_describe_gpus(plan)}"
 
 
 def warn_of_left_out(plan: LaunchPlan) -> None:
     """Name each wish in ``SBATCH_*`` that does not count."""
     for line in render_left_out(os.environ, plan.sbatch):
         print(f"warning: {line}", file=sys.stderr)  # noqa: T201
+
+
+def _find_own_job(plan: LaunchPlan) -> str | None:
+    return parse_job_id(os.environ) if plan.mode == "step" else None
+
+
+def find_cluster(job_id: str) -> str | None:
+    """Return the name of a submitted job's cluster: the one that sbatch has named, else the one that we are on."""
+    from hpc_multinode.slurm.commands import find_cluster_name  # noqa: PLC0415 - only where there is a Slurm
+
+    return job_id.partition(";")[2] or find_cluster_name()
+
+
+def register_job(plan: LaunchPlan, job_id: str, *, cluster: str | None) -> Entry:
+    """Note a run that was submitted.
+
+    Args:
+        plan: The run.
+        job_id: Its job's id, with the cluster behind a semicolon where sbatch has named one.
+        cluster: As of ``find_cluster``.
+    """
+    number, _, named = job_id.partition(";")
+    return register(plan, job_id=number, cluster=cluster, is_remote=bool(named))
+
+
+def fill_folder(plan: LaunchPlan, folder: RunFolder) -> str:
+    """Copy the code that the plan says into a run folder, and return a line for the header: none without a snapshot.
+
+    Raises:
+        MultiNodeError: It cannot be copied; the run folder is gone then.
+    """
+    if plan.code is None or Path(plan.code.folder).exists():  # a later attempt runs what the first one has copied
+        return ""
+    try:
+        return f"\n{CODE}: {take_snapshot(plan.code, folder)}"
+    except BaseException:
+        shutil.rmtree(folder.path)
+        raise
+
+
+def _make_folder(plan: LaunchPlan, config_text: str, work_pickle: bytes | None = None) -> tuple[RunFolder, str]:
+    folder = RunFolder.create(plan, config_text=config_text, work_pickle=work_pickle)
+    return folder, fill_folder(plan, folder)
+
+
+def _find_origin(plan: LaunchPlan) -> str:
+    """Return where the work's file was found, also where a copy of it runs."""
+    file = plan.work.file or ""
+    code = plan.code
+    if code is None or not Path(file).is_relative_to(code.folder):
+        return file
+    return str(Path(code.root) / Path(file).relative_to(code.folder))
 
 
 def _start_agents(plan: LaunchPlan, folder: RunFolder, *, is_foreground: bool) -> Controller:
@@ -125,22 +195,26 @@ def _describe_gpus(plan: LaunchPlan) -> str:
 def _launch_on_slurm(plan: LaunchPlan, config_text: str, out: TextIO) -> int:
     from hpc_multinode.preparation import require_sbatch  # noqa: PLC0415
     from hpc_multinode.slurm.commands import split_job_id  # noqa: PLC0415
-    from hpc_multinode.submission.foreground import shorten  # noqa: PLC0415
     from hpc_multinode.submission.slurm import submit_slurm  # noqa: PLC0415
 
     require_sbatch()
-    folder = RunFolder.create(plan, config_text=config_text)
+    folder, copied = _make_folder(plan, config_text)
     warn_of_left_out(plan)
     job_id = submit_slurm(plan, folder)
-    number, cluster = split_job_id(job_id)
-    select = " ".join([*cluster, number])
-    print(render_header(plan), file=out)
+    entry = register_job(plan, job_id, cluster=find_cluster(job_id))
+    number, _cluster = split_job_id(job_id)
+    print(render_header(plan) + copied, file=out)
     print(
         f"submitted: job {number}{job_id[len(number) :].replace(';', ' on cluster ')}\n"
         f"agents: {shorten(plan.run_dir)}/submitit/{number}_0_log.out\n"
-        f"report: {shorten(plan.run_dir)}/report.json, when it is over\n"
-        f"look:   squeue {' '.join([*cluster, '-j', number])}\n"
-        f"cancel: scancel {select}",
+        f"status: python -m hpc_multinode status {number}\n"
+        f"follow: python -m hpc_multinode logs -f {number}\n"
+        f"cancel: python -m hpc_multinode cancel {number}",
         file=out,
+        flush=True,
     )
-    return 0
+    if not plan.waits:
+        return 0
+    from hpc_multinode.life.following import follow_to_end  # noqa: PLC0415 - only where somebody waits
+
+    return follow_to_end(entry, out=out)

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Container, Iterator, Mapping
     from pathlib import Path
 
 # After this line a log holds nothing but the traceback, which the agent has been told too: whoever shows the log as it
@@ -19,13 +19,14 @@ TRACEBACK_HEADER = "hpc_multinode: this worker failed, its traceback:"
 _READ_BYTES = 1 << 20
 # A line that grows beyond this is passed on in pieces.
 _MAX_LINE = 1 << 20
-_RANK_LOG = re.compile(r"rank(\d+)\.log")
+RANK_LOG = re.compile(r"rank(\d+)\.log")
 
 
 @dataclass(slots=True)
 class _Log:
     rank: int
-    file: BinaryIO
+    path: Path
+    offset: int = 0
     rest: bytes = b""
     is_muted: bool = False
 
@@ -33,22 +34,37 @@ class _Log:
 class LogFollower:
     """Reads what has come to the logs of one run since the last look.
 
+    A log is open only while it is read: a thousand ranks are more than a process may hold open.
+
     Args:
         run_dir: The run's folder; attempts and logs may come later.
         ranks: Global ranks to follow; None: all.
         first_attempt: Logs of attempts before this one are passed over.
+        last_attempt: Those of attempts after this one as well; None: all are followed.
+        offsets: Where to begin in logs that have been read up to there. Bytes.
+        shows_traceback: Pass on the traceback at the end of a failed worker's log as well.
     """
 
-    def __init__(self, run_dir: Path, *, ranks: range | None = None, first_attempt: int = 0) -> None:
-        self._run_dir, self._ranks, self._first_attempt = run_dir, ranks, first_attempt
+    def __init__(
+        self,
+        run_dir: Path,
+        *,
+        ranks: Container[int] | None = None,
+        first_attempt: int = 0,
+        last_attempt: int | None = None,
+        offsets: Mapping[Path, int] | None = None,
+        shows_traceback: bool = False,
+    ) -> None:
+        self._run_dir, self._ranks = run_dir, ranks
+        self._first_attempt, self._last_attempt = first_attempt, last_attempt
+        self._offsets, self._shows_traceback = offsets or {}, shows_traceback
         self._logs: dict[Path, _Log] = {}
 
     def read_new(self) -> Iterator[tuple[int, str]]:
         """Yield global rank and line, without its end, of every whole line that is new."""
         self._find_logs()
         for log in self._logs.values():
-            while data := log.file.read(_READ_BYTES):
-                yield from self._split(log, data)
+            yield from self._read(log)
 
     def read_rest(self) -> Iterator[tuple[int, str]]:
         """Yield what is new, and then last lines that never got an end."""
@@ -58,10 +74,18 @@ class LogFollower:
                 yield log.rank, log.rest.decode(errors="replace")
             log.rest = b""
 
-    def close(self) -> None:
-        """Close the logs."""
-        for log in self._logs.values():
-            log.file.close()
+    def _read(self, log: _Log) -> Iterator[tuple[int, str]]:
+        try:
+            if log.path.stat().st_size <= log.offset:
+                return
+            file = log.path.open("rb")
+        except OSError:  # the work has removed it
+            return
+        with file:
+            file.seek(log.offset)
+            while data := file.read(_READ_BYTES):
+                log.offset += len(data)
+                yield from self._split(log, data)
 
     def _split(self, log: _Log, data: bytes) -> Iterator[tuple[int, str]]:
         *lines, log.rest = (log.rest + data).split(b"\n")
@@ -70,15 +94,16 @@ class LogFollower:
         for line in lines:
             text = line.decode(errors="replace").rstrip("\r")
             # What follows is the traceback, which the report tells, once for all ranks.
-            log.is_muted = log.is_muted or text == TRACEBACK_HEADER
+            log.is_muted = log.is_muted or (text == TRACEBACK_HEADER and not self._shows_traceback)
             if not log.is_muted:
                 yield log.rank, text
 
     def _find_logs(self) -> None:
         for path in self._run_dir.glob("attempt-*/rank*.log"):
-            match = _RANK_LOG.fullmatch(path.name)
+            match = RANK_LOG.fullmatch(path.name)
             if match is None or path in self._logs:
                 continue
             rank, attempt = int(match[1]), int(path.parent.name.partition("-")[2])
-            if attempt >= self._first_attempt and (self._ranks is None or rank in self._ranks):
-                self._logs[path] = _Log(rank=rank, file=path.open("rb"))
+            is_wanted = attempt >= self._first_attempt and (self._last_attempt is None or attempt <= self._last_attempt)
+            if is_wanted and (self._ranks is None or rank in self._ranks):
+                self._logs[path] = _Log(rank=rank, path=path, offset=self._offsets.get(path, 0))

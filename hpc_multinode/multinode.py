@@ -30,6 +30,8 @@ from hpc_multinode.runs import RunFolder
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    import submitit
+
     from hpc_multinode.plan import LaunchPlan
     from hpc_multinode.submission.foreground import WatchedRun
 
@@ -81,6 +83,26 @@ class Run:
     def run_dir(self) -> Path:
         """The run's folder."""
         return Path(self._plan.run_dir)
+
+    @property
+    def job(self) -> submitit.Job[Any]:
+        """The run as submitit's own job, with one task for each worker: ``job.results()``, ``job.task(3).stdout()``.
+
+        Raises:
+            SubmissionError: It is a step on an allocation, which submitit does not know.
+        """
+        from hpc_multinode.submission.submitit_job import make_job  # noqa: PLC0415 - only for those who ask
+
+        controller = self._local.controller
+        if controller.job_id is not None:
+            return make_job(self._plan, job_id=controller.job_id.partition(";")[0], process=None)
+        if self._plan.mode != "local" or controller.process is None:
+            raise SubmissionError(
+                what="only a submitted job and a run on this machine are submitit's",
+                found=f"cluster.mode={self._plan.mode}",
+                fix="run.wait(), run.results()",
+            )
+        return make_job(self._plan, job_id=str(controller.process.pid), process=controller.process)
 
     def wait(self, timeout_s: float | None = None, *, stream: bool = False) -> int:
         """Wait for the end of the run.
@@ -255,7 +277,7 @@ def _read_result(path: Path) -> object:
         return None
     try:
         # The person's own workers wrote it into their own run folder.
-        return pickle.loads(path.read_bytes())  # noqa: S301
+        return pickle.loads(path.read_bytes())[1]  # noqa: S301
     except Exception as error:  # noqa: BLE001 - loading runs code of the person's own
         warnings.warn(f"{path.name} cannot be loaded and is dropped: {error}", stacklevel=4)
         return None

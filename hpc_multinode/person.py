@@ -55,3 +55,18 @@ def expand(path: str, *, key: str) -> str:
         raise ConfigError(
             what=f"{key} begins with the home folder of nobody", found=f"{key}={path}", fix="write the path in full"
         ) from None
+
+
+def find_state(environ: Mapping[str, str]) -> Path | None:
+    """Return the folder of what we keep for this person from run to run, or None where there is no home."""
+    home = find_home(environ)
+    state = environ.get("XDG_STATE_HOME") or (home / ".local" / "state" if home else None)
+    return None if state is None else Path(state) / "hpc_multinode"
+
+
+def shorten(path: str) -> str:
+    """Write a path as the person would: relative to where they stand, if it lies below."""
+    try:
+        return str(Path(path).relative_to(Path.cwd()))
+    except (ValueError, FileNotFoundError):  # elsewhere, or the current folder is gone
+        return path

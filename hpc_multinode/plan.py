@@ -67,6 +67,21 @@ class WorkPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CodePlan:
+    """The snapshot of the person's code; see ``snapshot``.
+
+    Attributes:
+        root: Absolute folder that is copied.
+        folder: Absolute folder of the copy.
+        has_git: git says what belongs to it.
+    """
+
+    root: str
+    folder: str
+    has_git: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StrategyPlan:
     """What happens in a worker around the work; see ``config.StrategyConfig``.
 
@@ -123,9 +138,11 @@ class LaunchPlan:
         max_requeues: Requeues of ours in the life of the run. Count.
         requeue_exit_code: Exit code where a requeue is refused, or None.
         kill_s: From SIGTERM to SIGKILL after a failure, in seconds.
+        waits: Whoever submits a job follows it to its end.
         user: Who submitted.
         work: What runs.
         strategy: What happens around it.
+        code: The copy that the workers run from, or None where they run the files where they lie.
     """
 
     run_id: str
@@ -162,9 +179,11 @@ class LaunchPlan:
     max_requeues: int
     requeue_exit_code: int | None
     kill_s: float
+    waits: bool
     user: str
     work: WorkPlan
     strategy: StrategyPlan
+    code: CodePlan | None = None
 
     @property
     def world_size(self) -> int:
@@ -179,7 +198,7 @@ class LaunchPlan:
     def from_json(cls, text: str) -> LaunchPlan:
         """Read a plan back; equal to the one that was written."""
         data = json.loads(text)
-        work, strategy = data.pop("work"), data.pop("strategy")
+        work, strategy, code = data.pop("work"), data.pop("strategy"), data.pop("code")
         node_devices = data.pop("node_devices")
         for key in ("srun_args", "setup", "teardown"):
             data[key] = tuple(data[key])
@@ -188,4 +207,5 @@ class LaunchPlan:
             node_devices=None if node_devices is None else tuple(tuple(node) for node in node_devices),
             work=WorkPlan(**{**work, "folders": tuple(work["folders"]), "args": tuple(work["args"])}),
             strategy=StrategyPlan(**{**strategy, "preload": tuple(strategy["preload"])}),
+            code=code and CodePlan(**code),
         )

@@ -105,6 +105,7 @@ def make_plan(
         setup=make_setup_lines(config, facts.pieces, cwd=facts.cwd, num_nodes=num_nodes),
         teardown=tuple(config.cluster.teardown),
         is_private=config.private,
+        waits=config.wait,
         keeps_results=keeps_results,
         main_address=config.launch.main_address,
         main_port=config.launch.main_port,
@@ -152,6 +153,7 @@ def _check_ranges(config: Config) -> None:
         "restart.max": (config.restart.max, 0),
         "requeue.max": (config.requeue.max, 0),
         "requeue.exit_code": (config.requeue.exit_code, 1),
+        "array.parallel": (config.array.parallel, 1),
     }
     for key, (value, least) in counts.items():
         if value is not None and value < least:
@@ -167,6 +169,7 @@ def _check_ranges(config: Config) -> None:
         "stop.warn_s": config.stop.warn_s,
         "stop.kill_s": config.stop.kill_s,
         "strategy.timeout_s": config.strategy.timeout_s,
+        "snapshot_max_mb": config.snapshot_max_mb,
     }
     for key, amount in amounts.items():
         if amount is not None and not (math.isfinite(amount) and amount >= 0):

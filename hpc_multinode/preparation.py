@@ -11,8 +11,10 @@ import shutil
 import sys
 from dataclasses import replace
 from datetime import datetime, timezone
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hpc_multinode.after import wait_after
 from hpc_multinode.assets import find_asset
 from hpc_multinode.config import Config, Mode
 from hpc_multinode.devices import check_devices_exist, count_machine_gpus, parse_visible_devices
@@ -21,7 +23,9 @@ from hpc_multinode.modules import check_modules
 from hpc_multinode.person import expand, find_login_name
 from hpc_multinode.plan import Facts, LaunchPlan
 from hpc_multinode.planning import make_plan, make_run_id, make_run_name
+from hpc_multinode.runs import CODE
 from hpc_multinode.slurm.environment import has_job, is_plain_step, parse_allocated_nodes, parse_gpus_on_node
+from hpc_multinode.snapshot import find_code, move_plan
 from hpc_multinode.source import check_call, check_class, check_imports
 from hpc_multinode.templates import FOLDER as PIECES
 from hpc_multinode.templates import read_pieces
@@ -30,7 +34,6 @@ from hpc_multinode.wrapping import has_pieces
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
     from hpc_multinode.context import NodeContext
 
@@ -49,6 +52,8 @@ def prepare_plan(
 ) -> LaunchPlan:
     """Turn a configuration into a plan that is known to be sound.
 
+    With ``snapshot=true`` it runs a copy of the code, which is known to be there to copy.
+
     Args:
         config: The composed configuration.
         cwd: Where the person stands.
@@ -62,6 +67,32 @@ def prepare_plan(
         WorkError: The work cannot be found or called.
         SubmissionError: The chosen mode is not to be had here.
     """
+    plan = prepare_live_plan(
+        config,
+        cwd=cwd,
+        python_path=python_path,
+        has_own_object=has_own_object,
+        place=place,
+        config_dirs=config_dirs,
+    )
+    if config.after is not None:
+        plan = wait_after(plan, config.after)
+    if not config.snapshot:
+        return plan
+    code = find_code(Path(plan.work.file) if plan.work.file else None, cwd=cwd, max_mb=config.snapshot_max_mb)
+    return move_plan(plan, code, folder=f"{plan.run_dir}/{CODE}", import_folders=list_import_folders())
+
+
+def prepare_live_plan(
+    config: Config,
+    *,
+    cwd: Path,
+    python_path: Sequence[str] = (),
+    has_own_object: bool = False,
+    place: NodeContext | None = None,
+    config_dirs: Sequence[Path] = (),
+) -> LaunchPlan:
+    """Do what ``prepare_plan`` does, for a run that waits for no other and needs no copy of its code."""
     if config.run_root is not None:
         config.run_root = expand(config.run_root, key="run_root")
     target = None if has_own_object else _find_work(config, cwd)
@@ -111,6 +142,17 @@ def _find_executor(config: Config, cwd: Path) -> WorkTarget | None:
     except WorkError as error:
         raise ConfigError(what=f"the executor cannot be used: {error.what}", found=error.found, fix=error.fix) from None
     return target
+
+
+def list_import_folders() -> tuple[str, ...]:
+    """List the folders that this interpreter imports from, but for the one that ``python -m`` puts there itself.
+
+    ``__main__`` has moved that one to the end; the program ``hpc-multinode`` has none.
+    """
+    entries = [Path(entry or ".").resolve() for entry in sys.path]
+    main = sys.modules["__main__"]
+    is_by_m = getattr(main, "__spec__", None) is not None and entries[-1:] == [Path.cwd()]
+    return tuple(str(entry) for entry in (entries[:-1] if is_by_m else entries))
 
 
 def _gather_facts(

@@ -20,6 +20,10 @@ from hpc_multinode.errors import ConfigError
 from hpc_multinode.plan import LaunchPlan
 
 REPORT = "report.json"
+# The snapshot of the person's code, where one was asked for.
+CODE = "code"
+# What is known of a sweep, in the folder that holds the run folders of its points.
+SWEEP = "sweep.json"
 _PLAN, _SECRET, _WORK = "plan.json", "secret", "work.pkl"
 _SECRET_BYTES = 32
 _SHARED_S = 60.0
@@ -45,6 +49,11 @@ def wait_for(path: Path, *, timeout_s: float = _SHARED_S) -> None:
                 fix="run_root=FOLDER on a file system that all nodes share",
             )
         time.sleep(_LOOK_AGAIN_S)
+
+
+def holds_run(folder: Path) -> bool:
+    """Say whether a folder is that of a run, or of a sweep."""
+    return (folder / SWEEP).is_file() or ((folder / _PLAN).is_file() and (folder / _SECRET).is_file())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,22 +83,10 @@ class RunFolder:
         Raises:
             ConfigError: The folder is there already, or cannot be made.
         """
-        folder = cls(path=Path(plan.run_dir), is_private=plan.is_private)
-        try:
-            folder._make_parents()
-            folder.make(folder.path)
-        except FileExistsError:
-            if may_exist:
-                return folder
-            raise ConfigError(
-                what="a run of this id is there already", found=str(folder.path), fix="leave run_id out, or change it"
-            ) from None
-        except OSError as error:
-            raise ConfigError(
-                what=f"the run folder cannot be made: {error.strerror}",
-                found=str(folder.path),
-                fix="run_root=FOLDER that you may write, or set HPC_MULTINODE_RUN_ROOT",
-            ) from None
+        path = Path(plan.run_dir)
+        if may_exist and os.path.isdir(path):  # noqa: PTH112 - false, and no error, in a folder that is closed to us
+            return cls(path=path, is_private=plan.is_private)
+        folder = cls.create_empty(path, is_private=plan.is_private)
         files = {"config.yaml": config_text.encode(), _SECRET: secrets.token_bytes(_SECRET_BYTES)}
         if work_pickle is not None:
             files[_WORK] = work_pickle
@@ -105,6 +102,33 @@ class RunFolder:
                 what=f"the run folder cannot be written: {error.strerror}",
                 found=str(folder.path),
                 fix="make room there, or run_root=FOLDER elsewhere",
+            ) from None
+        return folder
+
+    @classmethod
+    def create_empty(cls, path: Path, *, is_private: bool) -> RunFolder:
+        """Make a folder of its own for a run, or for a sweep.
+
+        Args:
+            path: Absolute path; folders above it are made too.
+            is_private: Nobody else may look in.
+
+        Raises:
+            ConfigError: The folder is there already, or cannot be made.
+        """
+        folder = cls(path=path, is_private=is_private)
+        try:
+            folder._make_parents()
+            folder.make(path)
+        except FileExistsError:
+            raise ConfigError(
+                what="a run of this id is there already", found=str(path), fix="leave run_id out, or change it"
+            ) from None
+        except OSError as error:
+            raise ConfigError(
+                what=f"the run folder cannot be made: {error.strerror}",
+                found=str(path),
+                fix="run_root=FOLDER that you may write, or set HPC_MULTINODE_RUN_ROOT",
             ) from None
         return folder
 
@@ -142,6 +166,13 @@ class RunFolder:
                 number += 1
             else:
                 return number
+
+    def find_newest_attempt(self) -> int:
+        """Return the number of the newest attempt, 0 where there is none yet."""
+        number = 0
+        while self.attempt(number + 1).exists():
+            number += 1
+        return number
 
     def rank_log(self, attempt: int, global_rank: int) -> Path:
         """Return the log of one worker."""

@@ -96,6 +96,11 @@ def _place_in_packages(file: Path) -> tuple[tuple[str, ...], str]:
     return tuple(folders), ".".join(parts)
 
 
+def find_package_root(file: Path) -> Path:
+    """Return the folder that holds a file, or the outermost package that it belongs to."""
+    return Path(_place_in_packages(file)[0][-1])
+
+
 def _find_module(place: str, *, target: str, cwd: Path, key: str) -> Path:
     parts = place.split(".")
     if not all(part.isidentifier() for part in parts):

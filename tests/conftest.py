@@ -114,6 +114,12 @@ class Launcher:
                 process.communicate()
 
 
+@pytest.fixture(autouse=True)
+def _own_state(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep the tests' runs out of the registry of whoever runs them."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+
+
 @pytest.fixture
 def launcher(tmp_path: Path) -> Iterator[Launcher]:
     """Give the launcher, in an empty folder whose name is hard on shell scripts."""

@@ -15,8 +15,9 @@ PACKAGE = Path(hpc_multinode.__file__).parent
 MODULES = sorted(path for path in PACKAGE.rglob("*.py") if not {"conf", "examples"} & set(path.parts))
 # Each part of the package, and the parts it may import. What stands in no list may import nothing of the package.
 SHARED = {"errors", "context", "arguments", "ports", "devices", "plan", "config", "report", "runs", "slurm"}
-SHARED |= {"stopping", "assets", "person", "logs"}
-LOGIN = SHARED | {"planning", "work", "source", "modules", "preparation", "wrapping", "templates"}
+SHARED |= {"stopping", "assets", "person", "logs", "registry"}
+LOGIN = SHARED | {"after", "planning", "work", "source", "modules", "preparation", "snapshot", "wrapping", "templates"}
+SWEEPS = {"points", "sweep", "sweep_record", "sweep_selection", "sweep_launch"}
 ALLOWED = {
     "context": {"stopping"},
     "slurm": {"errors", "context", "ports", "devices", "config"},
@@ -28,7 +29,12 @@ ALLOWED = {
     "report": {"errors", "logs", "advice"},
     "advice": {"report"},
     "runs": {"assets", "errors", "plan"},
+    "registry": {"commit", "person", "plan", "runs"},
+    "life": SHARED,
     "modules": {"errors"},
+    "git": {"errors"},
+    "after": {"errors", "life", "plan", "registry", "report", "runs", "slurm", "sweep_record"},
+    "snapshot": {"errors", "git", "plan", "runs", "work"},
     "source": {"errors", "arguments", "modules", "work"},
     "work": {"errors", "modules", "source"},
     "templates": {"errors"},
@@ -39,14 +45,27 @@ ALLOWED = {
     "overrides": {"errors", "keys"},
     "compose_errors": {"errors", "keys"},
     "compose": {"errors", "person", "config", "assets", "keys", "overrides", "compose_errors", "yaml_files"},
+    "sweep_words": {"errors", "keys"},
+    "points": {"compose", "config", "keys", "overrides", "sweep_words"},
     "executors": SHARED,
     "node": SHARED | {"executors", "logs"},
     "preparation": LOGIN,
-    "submission": SHARED | {"node", "logs", "wrapping", "templates"},
+    "submission": SHARED | {"node", "logs", "life", "wrapping", "templates"},
     "yaml_files": {"keys"},
-    "launching": SHARED | {"submission", "preparation"},
+    "launching": SHARED | {"submission", "preparation", "life", "snapshot"},
     "multinode": SHARED | {"compose", "preparation", "launching", "submission"},
-    "cli": SHARED | {"compose", "preparation", "launching", "submission", "node", "templates"},
+    "cli": SHARED | {"compose", "preparation", "launching", "submission", "node", "templates", "life"} | SWEEPS,
+    "sweep_record": {"runs", "slurm"},
+    "sweep": {"after", "config", "errors", "plan", "points", "preparation", "runs", "snapshot", "sweep_record"},
+    "sweep_selection": {"errors", "report", "runs", "slurm", "sweep", "sweep_record"},
+<<<<<<< HEAD
+    "sweep_launch": SHARED | {"launching", "preparation", "snapshot", "submission"} | SWEEPS,
+=======
+    "sweep_launch": SHARED | {"launching", "life", "preparation", "snapshot", "submission"} | SWEEPS,
+    "launching": SHARED | {"submission", "preparation", "snapshot", "life"},
+    "multinode": SHARED | {"compose", "preparation", "launching", "submission"},
+    "cli": SHARED | {"compose", "preparation", "launching", "submission", "node", "templates", "life"} | SWEEPS,
+>>>>>>> e7fc692 (Know the points of a sweep in every verb, wait for them, and look earlier runs up as all verbs do)
 }
 
 
@@ -82,6 +101,10 @@ def test_module_says_what_it_is_for(path: Path) -> None:
         ("from hpc_multinode import RunWorkExecutor", {"torch", "lightning", "hydra", "omegaconf", "submitit"}),
         ("import hpc_multinode.node.agent", {"torch", "lightning", "hydra", "omegaconf", "submitit", "numpy", "yaml"}),
         ("from hpc_multinode.cli import run; run(['render', 'strategy=lite'])", {"torch", "lightning", "numpy"}),
+        (
+            "from hpc_multinode.cli import run; run(['list'])",
+            {"torch", "hydra", "omegaconf", "submitit", "rich", "yaml"},
+        ),
         ("from hpc_multinode import MultiNode", {"torch", "lightning", "numpy"}),
     ],
 )

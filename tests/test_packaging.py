@@ -34,6 +34,7 @@ def test_wheel_holds_everything_inside_the_package(wheel: Path) -> None:
     for needed in (
         "conf/config.yaml", "conf/strategy/lite.yaml", "examples/pytorch_ddp.py", "sbatch_templates/README.md",
         "sbatch_templates/multinode.sbatch", "sbatch_templates/wrapper/apptainer.sh.j2", "py.typed", "cli/help.txt",
+        "life/page.css",
     ):  # fmt: skip
         assert f"hpc_multinode/{needed}" in names
 

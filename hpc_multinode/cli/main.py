@@ -11,20 +11,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hpc_multinode import __version__
+from hpc_multinode.cli import completion
 from hpc_multinode.errors import ConfigError, MultiNodeError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-VERBS = ("submit", "render", "context")
+# Verbs that look at runs: what follows them is their own, not Hydra's.
+LIFE_VERBS = ("list", "status", "logs", "wait", "cancel", "report")
+VERBS = ("submit", "render", "context", *LIFE_VERBS)
 _WITH_JSON = ("context",)
 _WITH_SCRIPT = ("render",)
+_WITH_SWEEPS = ("submit", "render")
 _FLAGS = {
     "--help": "wants_help", "-h": "wants_help", "--version": "wants_version", "--json": "wants_json",
-    "--standalone": "is_standalone",
+    "--standalone": "is_standalone", "-m": "is_sweep", "--multirun": "is_sweep",
 }  # fmt: skip
-_ONLY_WITH = {"--json": _WITH_JSON, "--standalone": _WITH_SCRIPT}
-OPTIONS = ("--help", "--version", "--config-dir", "--json", "--standalone")
+_ONLY_WITH = {
+    "--json": _WITH_JSON, "--standalone": _WITH_SCRIPT, "-m": _WITH_SWEEPS, "--multirun": _WITH_SWEEPS,
+}  # fmt: skip
+OPTIONS = ("--help", "--version", "--config-dir", "--json", "--standalone", "--multirun")
 
 
 @dataclass(slots=True)
@@ -40,6 +46,8 @@ class CommandLine:
         wants_version: ``--version`` was.
         wants_json: ``--json`` was.
         is_standalone: ``--standalone`` was.
+        words: All other words, where the verb is one of ``LIFE_VERBS``.
+        is_sweep: ``-m`` or ``--multirun`` was.
     """
 
     verb: str = "submit"
@@ -50,6 +58,8 @@ class CommandLine:
     wants_version: bool = False
     wants_json: bool = False
     is_standalone: bool = False
+    words: list[str] = field(default_factory=list)
+    is_sweep: bool = False
 
 
 def run(argv: Sequence[str]) -> int:
@@ -59,15 +69,7 @@ def run(argv: Sequence[str]) -> int:
         argv: The words after the program's name.
     """
     try:
-        line = parse_command_line(argv)
-        if line.wants_help:
-            print((Path(__file__).parent / "help.txt").read_text(), end="")  # noqa: T201
-            return 0
-        if line.wants_version:
-            print(f"hpc_multinode {__version__}")  # noqa: T201
-            return 0
-        verb = importlib.import_module(f"hpc_multinode.cli.{line.verb}")
-        return int(verb.run(line))
+        return _carry_out(argv)
     except MultiNodeError as error:
         print(f"error: {error}", file=sys.stderr)  # noqa: T201
         return error.exit_code
@@ -76,6 +78,20 @@ def run(argv: Sequence[str]) -> int:
     except BrokenPipeError:  # the reader of our output, such as head, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+
+
+def _carry_out(argv: Sequence[str]) -> int:
+    if argv and argv[0] in completion.OPTIONS:
+        return completion.run(argv[1:])
+    line = parse_command_line(argv)
+    if line.wants_help:
+        print((Path(__file__).parent / "help.txt").read_text(), end="")  # noqa: T201
+        return 0
+    if line.wants_version:
+        print(f"hpc_multinode {__version__}")  # noqa: T201
+        return 0
+    verb = importlib.import_module(f"hpc_multinode.cli.{line.verb}")
+    return int(verb.run(line))
 
 
 def parse_command_line(argv: Sequence[str]) -> CommandLine:
@@ -92,6 +108,9 @@ def parse_command_line(argv: Sequence[str]) -> CommandLine:
     place = _find_verb(words)
     if place is not None:
         line.verb = _require_verb(words.pop(place))
+    if line.verb in LIFE_VERBS:
+        line.words = [*words, *(["--", *line.script_argv] if line.script_argv is not None else [])]
+        return line
     while words:
         word = words.pop(0)
         if word in _FLAGS and line.verb in _ONLY_WITH.get(word, VERBS):
@@ -136,10 +155,6 @@ def _unknown_option(word: str) -> ConfigError:
     if word in _ONLY_WITH:
         fix = f"it goes with {', '.join(_ONLY_WITH[word])}"
         return ConfigError(what=f"this verb has no {word}", found=word, fix=fix)
-    if word in ("-m", "--multirun"):
-        return ConfigError(
-            what="sweeps are not supported by this version", found=word, fix="start one run for each point"
-        )
     close = difflib.get_close_matches(word.partition("=")[0], OPTIONS, n=1)
     fix = f"did you mean {close[0]}?" if close else f"options are {', '.join(OPTIONS)}; everything else is key=value"
     return ConfigError(what=f"unknown option {word.partition('=')[0]}", found=word, fix=fix)

@@ -6,8 +6,9 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from hpc_multinode.cli.composing import make_plan_from
+from hpc_multinode.cli.composing import make_plan_from, make_sweep_from
 from hpc_multinode.compose import find_config_dirs
+from hpc_multinode.errors import ConfigError
 from hpc_multinode.launching import warn_of_left_out
 from hpc_multinode.preparation import find_piece_folders
 from hpc_multinode.submission.slurm import render_slurm
@@ -22,6 +23,18 @@ def run(line: CommandLine) -> int:
     """Print the text and return 0."""
     typed = list(line.overrides)
     line.overrides.append("cluster.mode=slurm")
+    if line.is_sweep and line.is_standalone:
+        raise ConfigError(
+            what="--standalone prints the script of one run, not of a sweep",
+            found="render --standalone with -m",
+            fix="leave one of them out",
+        )
+    if line.is_sweep:
+        from hpc_multinode.sweep_launch import render_sweep  # noqa: PLC0415 - a single run does without
+
+        sweep, selection = make_sweep_from(line)
+        sys.stdout.write(render_sweep(sweep, selection))
+        return 0
     plan, _ = make_plan_from(line)
     warn_of_left_out(plan)
     sys.stdout.write(_render_standalone(line, plan, typed) if line.is_standalone else render_slurm(plan))

@@ -5,25 +5,36 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from hpc_multinode.cli.composing import compose_from, make_plan_from
+from hpc_multinode.cli.composing import compose_from, make_plan_from, make_sweep_from
 from hpc_multinode.config import Mode
 from hpc_multinode.errors import MultiNodeError
-from hpc_multinode.launching import launch, render_header
+from hpc_multinode.launching import fill_folder, launch, render_header
 from hpc_multinode.preparation import decide_mode
 from hpc_multinode.slurm.environment import is_plain_step
 
 if TYPE_CHECKING:
     from hpc_multinode.cli.main import CommandLine
+    from hpc_multinode.plan import LaunchPlan
+    from hpc_multinode.runs import RunFolder
 
 
 def run(line: CommandLine) -> int:
     """Run or submit what was typed and return the exit code."""
+    if line.is_sweep:
+        from hpc_multinode.sweep_launch import launch_sweep  # noqa: PLC0415 - a single run does without
+
+        sweep, selection = make_sweep_from(line)
+        return launch_sweep(sweep, selection)
     if _is_agent(line):
         from hpc_multinode.node.allocation import run_here  # noqa: PLC0415 - asyncio, and only in a job step
 
-        return run_here(lambda place: make_plan_from(line, place=place), announce=render_header)
+        return run_here(lambda place: make_plan_from(line, place=place), fill=_fill)
     plan, config_text = make_plan_from(line)
     return launch(plan, config_text=config_text)
+
+
+def _fill(plan: LaunchPlan, folder: RunFolder) -> str:
+    return render_header(plan) + fill_folder(plan, folder)
 
 
 def _is_agent(line: CommandLine) -> bool:

@@ -22,6 +22,7 @@ from hpc_multinode.node.journal import Journal, read_tail
 from hpc_multinode.node.link import Link, join_remote
 from hpc_multinode.node.local import LOOPBACK
 from hpc_multinode.node.memory import count_oom_kills
+from hpc_multinode.node.sampling import sample_node
 from hpc_multinode.node.scratch import replace_missing_tmpdir
 from hpc_multinode.node.spec import WorkerSpec
 from hpc_multinode.node.supervisor import Supervisor
@@ -168,6 +169,8 @@ class Agent:
         sources.append(self._join())
         if self._host is None:
             sources.append(self._watch_coordinator())
+        read_attempt = lambda: self._attempt if "joined" in self._phases and self._problem is None else None  # noqa: E731
+        sources.append(sample_node(self._folder, self._node, read_attempt=read_attempt))
         if self._plan.mode == "local" and self._node.num_nodes > 1:
             sources.append(self._watch_siblings())
         return sources

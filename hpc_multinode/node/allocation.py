@@ -23,11 +23,12 @@ from hpc_multinode.logs import LogFollower
 from hpc_multinode.node.agent import Agent
 from hpc_multinode.node.hub import refuse
 from hpc_multinode.node.link import join_remote
-from hpc_multinode.person import find_home, find_login_name
+from hpc_multinode.person import find_login_name, find_state
 from hpc_multinode.plan import LaunchPlan
+from hpc_multinode.registry import register
 from hpc_multinode.report import Report, render_report
 from hpc_multinode.runs import REPORT, RunFolder, wait_for
-from hpc_multinode.slurm.environment import find_devices, parse_node_context
+from hpc_multinode.slurm.environment import find_devices, parse_cluster_name, parse_node_context
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -41,12 +42,14 @@ _REFUSE_S = 10.0
 _DEFAULT_JOIN_S = 300.0
 
 
-def run_here(prepare: Callable[[NodeContext], tuple[LaunchPlan, str]], *, announce: Callable[[LaunchPlan], str]) -> int:
+def run_here(
+    prepare: Callable[[NodeContext], tuple[LaunchPlan, str]], *, fill: Callable[[LaunchPlan, RunFolder], str]
+) -> int:
     """Be this node's agent in the job step that we are in, and return the exit code of this task.
 
     Args:
         prepare: Composes the plan and the configuration's text for node 0's place.
-        announce: Composes the header of a run.
+        fill: Adds to the run folder what the plan says, and composes the header of the run.
 
     Raises:
         MultiNodeError: Our place cannot be known, or on node 0 the plan is wrong; the other nodes have been told.
@@ -61,11 +64,13 @@ def run_here(prepare: Callable[[NodeContext], tuple[LaunchPlan, str]], *, announ
         node = _take_plan(node, plan)
         node = replace(node, devices=find_devices(os.environ, plan.gpus_per_node))
         folder = RunFolder.create(plan, config_text=config_text, may_exist=True)
+        header = fill(plan, folder)
+        register(plan, job_id=node.job_id, step_id=node.step_id, cluster=parse_cluster_name(os.environ))
     except BaseException:  # whatever it was, the others wait for a plan
         if node.num_nodes > 1:
             asyncio.run(refuse(node, secret, timeout_s=_REFUSE_S))
         raise
-    print(announce(plan), flush=True)  # noqa: T201
+    print(header, flush=True)  # noqa: T201
     began = time.monotonic()
     agent = Agent(folder=folder, plan=plan, node=node, secret=secret, sends_plan=True)
     code = asyncio.run(_show_while(agent, plan, node))
@@ -128,7 +133,6 @@ async def _show_while(agent: Agent, plan: LaunchPlan, node: NodeContext) -> int:
         while not ended.wait(_POLL_S):
             _print_all(follower.read_new())
         _print_all(follower.read_rest())
-        follower.close()
 
     thread = threading.Thread(target=follow, daemon=True)
     thread.start()
@@ -153,15 +157,14 @@ def _derive_secret(node: NodeContext) -> bytes:
 
 def _read_own_secret() -> bytes:
     """Return the person's secret; made by whoever comes first, all at once, and never written again."""
-    home = find_home(os.environ)
-    state = os.environ.get("XDG_STATE_HOME") or (home / ".local" / "state" if home else None)
+    state = find_state(os.environ)
     if state is None:
         raise ConfigError(
             what="there is no home folder to keep your secret in",
             found="HOME and XDG_STATE_HOME are unset",
             fix="export XDG_STATE_HOME=FOLDER, private and shared by all nodes",
         )
-    path = Path(state) / "hpc_multinode" / "secret"
+    path = state / "secret"
     try:
         return path.read_bytes()
     except FileNotFoundError:

@@ -45,7 +45,7 @@ def run_worker(plan: LaunchPlan, spec: WorkerSpec, *, say: Callable[[dict[str, A
         if os.getpid() != pid:  # a child that the work has forked and let run on: it speaks for nobody
             return 0
         executor.teardown(context)
-        if plan.keeps_results and result is not None:
+        if plan.keeps_results:
             _keep_result(plan, spec, result)
     except SystemExit as end:
         return _end_of(end, say if os.getpid() == pid else _say_nothing)
@@ -112,11 +112,12 @@ def _keep_result(plan: LaunchPlan, spec: WorkerSpec, result: object) -> None:
     folder = RunFolder(path=Path(plan.run_dir), is_private=plan.is_private)
     path = folder.result(spec.attempt, spec.global_rank)
     try:
-        content = cloudpickle.dumps(result)
+        # In submitit's form, so that a run can be read as a job of its.
+        content = cloudpickle.dumps(("success", result))
     except Exception as error:  # noqa: BLE001 - pickling runs code of the person's own
         print(  # noqa: T201 - the log is our stderr
             f"hpc_multinode: the return value, a {type(result).__name__}, cannot be pickled and is dropped: {error}",
             file=sys.stderr,
         )
-        return
+        content = cloudpickle.dumps(("success", None))
     folder.write(os.path.relpath(path, folder.path), content)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import time
 from typing import TYPE_CHECKING
 
 from hpc_multinode.slurm.ends import JobFacts
+from hpc_multinode.slurm.jobs import ACCOUNTING_FIELDS, QUEUE_FORMAT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,6 +18,10 @@ _TIMEOUT_S = 10.0
 _ASK_AGAIN, _ASK_AGAIN_S = 2, 0.3
 # sbatch itself gives up after MessageTimeout, and asks again where Slurm is busy; this is for one that hangs.
 _SUBMIT_TIMEOUT_S = 300.0
+# Variables by which a person changes what the commands print for themselves; we ask for what we can read.
+_PERSONAL = ("SQUEUE_", "SACCT_", "SCANCEL_", "SLURM_TIME_FORMAT", "SLURM_BITSTR_LEN")
+_MAX_ARRAY_SIZE = re.compile(r"^MaxArraySize\s*=\s*(\d+)", re.MULTILINE)
+_DEFAULT_ARRAY_SIZE = 1001
 
 
 def submit_script(script: str, *, env: Mapping[str, str]) -> subprocess.CompletedProcess[str] | None:
@@ -81,28 +87,86 @@ def signal_step(step_id: str, signal: str) -> bool:
     return ended is not None and ended.returncode == 0
 
 
-def is_in_queue(job_id: str) -> bool:
-    """Say whether a job waits or runs; true as well where Slurm does not answer.
-
-    Args:
-        job_id: As ``sbatch --parsable`` prints it: a number, and behind a semicolon a cluster where it is another one.
+def cancel_job(job_id: str) -> str:
+    """Cancel a job, and return Slurm's words where it refuses; one that has ended is none of our concern.
 
     Source:
-        squeue(1). Tried: an ended job is first listed no more, and after MinJobAge "Invalid job id specified".
+        scancel(1). Tried: rc 1 with "Invalid job id specified" for a job that is forgotten.
     """
     number, cluster = split_job_id(job_id)
-    ended = _run(["squeue", "--noheader", *cluster, "--jobs", number, "--format", "%T"])
+    ended = _run(["scancel", *cluster, number])
     if ended is None:
-        return True
-    if ended.returncode != 0:
-        return "Invalid job id" not in ended.stderr
-    return bool(ended.stdout.strip())
+        return "scancel does not answer"
+    if ended.returncode == 0 or "Invalid job id" in ended.stderr or "already complet" in ended.stderr:
+        return ""
+    return ended.stderr.strip() or f"scancel ended with {ended.returncode}"
 
 
-def cancel_job(job_id: str) -> None:
-    """Cancel a job; one that has ended is none of our concern."""
-    number, cluster = split_job_id(job_id)
-    _run(["scancel", *cluster, number])
+def list_queued_jobs(user: str) -> set[str] | None:
+    """Return the ids of a person's jobs that wait or run, tasks of arrays one by one; None where squeue does not say.
+
+    Args:
+        user: Login name.
+
+    Source:
+        squeue(1), --array, --format: %i is 4700_3 for a task of an array.
+    """
+    ended = _run(["squeue", "--noheader", "--array", "--user", user, "--format", "%i"])
+    return set(ended.stdout.split()) if ended is not None and ended.returncode == 0 else None
+
+
+def find_max_array_size() -> int:
+    """Return one more than the largest number that a task of a job array may have; Slurm's default if it is not told.
+
+    Source:
+        slurm.conf(5), MaxArraySize. scontrol(1), show config.
+    """
+    ended = _run(["scontrol", "show", "config"])
+    found = _MAX_ARRAY_SIZE.search(ended.stdout) if ended is not None else None
+    return max(1, int(found[1])) if found is not None else _DEFAULT_ARRAY_SIZE
+
+
+def list_queue(cluster: str | None) -> str | None:
+    """Return the rows of squeue for this person's jobs, ended ones too as long as Slurm remembers them.
+
+    Args:
+        cluster: Name of the cluster; None: the one that commands from here reach.
+
+    Returns:
+        Lines in ``QUEUE_FORMAT``; None where Slurm does not answer.
+
+    Source:
+        squeue(1), --array, --states=all, --clusters.
+    """
+    whose = ["--user", str(os.getuid()), *([f"--clusters={cluster}"] if cluster is not None else [])]
+    ended = _run(["squeue", "--noheader", "--array", "--states=all", *whose, f"--format={QUEUE_FORMAT}"])
+    return None if ended is None or ended.returncode != 0 else ended.stdout
+
+
+def list_steps() -> dict[str, str] | None:
+    """Return this person's running steps, id such as ``4711.0`` to name; None where Slurm does not answer.
+
+    Source:
+        squeue(1), --steps.
+    """
+    ended = _run(["squeue", "--noheader", "--steps", "--user", str(os.getuid()), "--format=%i %j"])
+    if ended is None or ended.returncode != 0:
+        return None
+    rows = [line.strip().partition(" ") for line in ended.stdout.splitlines()]
+    return {step_id: name for step_id, _, name in rows}
+
+
+def list_accounting(job_ids: tuple[str, ...], cluster: str | None) -> str | None:
+    """Return what the accounting has of some jobs and their steps; None where there is none, or it does not answer.
+
+    Source:
+        sacct(1), --duplicates: of a job that was requeued all runs, in order.
+    """
+    where = [f"--clusters={cluster}"] if cluster is not None else []
+    what = [f"--format={','.join(ACCOUNTING_FIELDS)}", "--jobs", ",".join(job_ids)]
+    ended = _run(["sacct", "--noheader", "--parsable2", "--duplicates", *where, *what])
+    # Without accounting it says so, with rc 1; with an absent database rc is 1 as well.
+    return None if ended is None or ended.returncode != 0 else ended.stdout
 
 
 def show_job(job_id: str) -> dict[str, str] | None:
@@ -111,10 +175,22 @@ def show_job(job_id: str) -> dict[str, str] | None:
     Source:
         scontrol(1), show job --oneliner. Values with blanks (a command, a comment) are cut at the first.
     """
-    ended = _run(["scontrol", "--oneliner", "show", "job", job_id])
+    number, cluster = split_job_id(job_id)
+    ended = _run(["scontrol", *cluster, "--oneliner", "show", "job", number])
     if ended is None or ended.returncode != 0 or not ended.stdout.strip():
         return None
     return dict(re.findall(r"(\S+?)=(\S*)", ended.stdout.splitlines()[-1]))
+
+
+def find_cluster_name() -> str | None:
+    """Return the name of the cluster that commands from here reach; None where Slurm does not answer.
+
+    Source:
+        scontrol(1), show config.
+    """
+    ended = _run(["scontrol", "show", "config"])
+    found = re.search(r"^ClusterName\s*=\s*(\S+)", ended.stdout, re.MULTILINE) if ended is not None else None
+    return found[1] if found else None
 
 
 def find_kill_wait() -> float | None:
@@ -172,6 +248,8 @@ def _run(
     words: list[str], *, env: Mapping[str, str] | None = None, timeout_s: float = _TIMEOUT_S
 ) -> subprocess.CompletedProcess[str] | None:
     """Run a command; None where it hangs or is not there."""
+    if env is None:
+        env = {name: value for name, value in os.environ.items() if not name.startswith(_PERSONAL)}
     try:
         return subprocess.run(  # noqa: S603 - the words are ours
             words,

@@ -56,6 +56,12 @@ def parse_job_id(environ: Mapping[str, str]) -> str | None:
     return str(parse(job))
 
 
+def parse_cluster_name(environ: Mapping[str, str]) -> str | None:
+    """Return the name of the cluster that this job is on, where it is told."""
+    cluster = find(environ, "SLURM_CLUSTER_NAME")
+    return cluster.value if cluster else None
+
+
 def parse_restart_count(environ: Mapping[str, str]) -> int:
     """Return how often Slurm has requeued this job. Count from 0, which is what an absent variable means."""
     count = find(environ, "SLURM_RESTART_COUNT")

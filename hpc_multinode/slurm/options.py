@@ -47,7 +47,7 @@ _NOT_BY_HAND = {
     "output": "cluster.teardown to copy the logs, which are in the run folder",
     "error": "cluster.teardown to copy the logs, which are in the run folder",
     "open-mode": "leave it out: a requeued job's log goes on where it was",
-    "array": "leave it out: one job is one run",
+    "array": "-m with several values makes job arrays",
     "wrap": "cluster.setup for commands before the agents",
     "wait": "leave it out, or wait=true once there",
     "quiet": "leave it out: the job's id is read from what sbatch says",

@@ -15,7 +15,6 @@ from hpc_multinode.submission.shell import make_foreground_script
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
 
     from hpc_multinode.plan import LaunchPlan
     from hpc_multinode.runs import RunFolder
@@ -30,10 +29,14 @@ class Controller:
     Attributes:
         is_running: Says whether it is still there.
         ask_to_stop: Asks the agents to end the run; asked twice, they kill its workers at once.
+        process: The program; None for a job.
+        job_id: The job's; None for a program.
     """
 
     is_running: Callable[[], bool]
     ask_to_stop: Callable[[], None]
+    process: subprocess.Popen[bytes] | None = None
+    job_id: str | None = None
 
 
 def start_controller(
@@ -62,9 +65,3 @@ def start_controller(
         )
     finally:
         os.close(log)
-
-
-def read_output(run_dir: Path) -> str:
-    """Return what controller and agents have printed, for the case that there is no report."""
-    parts = [file.read_text(errors="replace").strip() for file in sorted((run_dir / "submitit").glob("*"))]
-    return "\n".join(part for part in parts if part)

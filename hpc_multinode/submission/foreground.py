@@ -7,14 +7,14 @@ import os
 import signal
 import sys
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from hpc_multinode.errors import EXIT_FAILED
+from hpc_multinode.life.settling import read_output
 from hpc_multinode.logs import LogFollower
+from hpc_multinode.person import shorten
 from hpc_multinode.report import Outcome, Report, make_cancel_code, render_report
 from hpc_multinode.runs import REPORT, RunFolder
-from hpc_multinode.submission.controller import read_output
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,6 +41,11 @@ class WatchedRun:
         self._plan, self._folder, self._controller = plan, folder, controller
         self._is_stopped = False
         self._follower = LogFollower(folder.path)
+
+    @property
+    def controller(self) -> Controller:
+        """What stands between us and the agents."""
+        return self._controller
 
     @property
     def is_running(self) -> bool:
@@ -77,8 +82,6 @@ class WatchedRun:
             return
         for rank, line in self._follower.read_rest() if is_last else self._follower.read_new():
             show(rank, line)
-        if is_last:
-            self._follower.close()
 
     def _read_report(self) -> Report:
         path = self._folder.path / REPORT
@@ -96,12 +99,12 @@ class WatchedRun:
         """Compose the report where the agent of node 0 left none."""
         if self._is_stopped:  # before the agents were there to write it
             return self._make_bare_report("CANCELLED", make_cancel_code("SIGTERM"), "cancelled", None)
-        said = read_output(self._folder.path).splitlines()
+        said = read_output(self._folder.path)
         cause = Outcome(
             node_rank=0,
             host=os.uname().nodename,
             message="its agent ended without a report",
-            last_lines=tuple(said[-20:]),
+            last_lines=said,
             log=str(self._folder.path / "submitit"),
             failure_class="lost_node",
         )
@@ -151,11 +154,3 @@ def watch(run: WatchedRun, *, out: TextIO) -> int:
         for number, handler in before.items():
             signal.signal(number, handler)
     return report.exit_code
-
-
-def shorten(path: str) -> str:
-    """Write a path as the person would: relative to where they stand, if it lies below."""
-    try:
-        return str(Path(path).relative_to(Path.cwd()))
-    except (ValueError, FileNotFoundError):  # elsewhere, or the current folder is gone
-        return path

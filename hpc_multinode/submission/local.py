@@ -42,7 +42,9 @@ def start_local(plan: LaunchPlan, folder: RunFolder, *, is_foreground: bool) -> 
     words = [sys.executable, "-m", CONTROLLER_MODULE, str(folder.path / "submitit")]
     process = start_controller(plan, folder, words, env=env)
     return Controller(
-        is_running=lambda: process.poll() is None, ask_to_stop=lambda: process.send_signal(signal.SIGTERM)
+        is_running=lambda: process.poll() is None,
+        ask_to_stop=lambda: process.send_signal(signal.SIGTERM),
+        process=process,
     )
 
 

@@ -17,8 +17,14 @@ from typing import TYPE_CHECKING, Any
 import submitit
 
 from hpc_multinode.errors import SubmissionError
+<<<<<<< HEAD
+from hpc_multinode.life.looking import POLL_S, Watcher
+from hpc_multinode.runs import SCRIPT
+from hpc_multinode.slurm.commands import cancel_job, find_job_of_script, submit_script
+=======
 from hpc_multinode.runs import REPORT
 from hpc_multinode.slurm.commands import cancel_job, find_job_of_script, is_in_queue, submit_script
+>>>>>>> e7fc692 (Know the points of a sweep in every verb, wait for them, and look earlier runs up as all verbs do)
 from hpc_multinode.slurm.leaking import make_submission_env
 from hpc_multinode.submission.controller import Controller
 from hpc_multinode.submission.shell import (
@@ -31,13 +37,18 @@ from hpc_multinode.wrapping import make_agent_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from hpc_multinode.plan import LaunchPlan
+    from hpc_multinode.registry import Entry
     from hpc_multinode.runs import RunFolder
 
+<<<<<<< HEAD
+=======
 SCRIPT = "submission.sh"
 # How often a site's Slurm is asked for one job that somebody waits for, in seconds.
 _ASK_EVERY_S = 5.0
+>>>>>>> e7fc692 (Know the points of a sweep in every verb, wait for them, and look earlier runs up as all verbs do)
 # When to look for a job that may have got in, in seconds after the look before.
 _LOOK_AFTER_S = (0.0, 1.0, 3.0, 6.0)
 _SUBMITTED = re.compile(r"^Submitted batch job ([0-9]+)(?: on cluster (\S+))?\s*$", re.MULTILINE)
@@ -94,11 +105,32 @@ def submit_slurm(plan: LaunchPlan, folder: RunFolder, *, sleep: Callable[[float]
     """
     folder.make(folder.path / "submitit")
     folder.write(SCRIPT, render_slurm(plan).encode())
-    script = folder.path / SCRIPT
+    try:
+        return hand_in(folder.path / SCRIPT, user=plan.user, sleep=sleep)
+    except RefusedError as error:
+        raise make_refusal(folder, SCRIPT, error) from None
+
+
+class RefusedError(Exception):
+    """sbatch has refused a script; its text is what it said."""
+
+
+def hand_in(script: Path, *, user: str, sleep: Callable[[float], None] = time.sleep) -> str:
+    """Give a script to sbatch and return the job's id, with the cluster behind a semicolon where it is another one.
+
+    Args:
+        script: Absolute path of its own, by which the job can be found again.
+        user: Whose job it will be.
+        sleep: Waits for so many seconds.
+
+    Raises:
+        RefusedError: sbatch refuses it.
+        SubmissionError: Nobody knows whether it took the job.
+    """
     ended = submit_script(str(script), env=make_submission_env(os.environ))
     said = "sbatch did not answer within five minutes" if ended is None else ended.stderr.strip()
     if ended is not None and ended.returncode == 0:
-        job_id = parse_job_id(ended.stdout) or find_job_of_script(str(script), user=plan.user)
+        job_id = parse_job_id(ended.stdout) or find_job_of_script(str(script), user=user)
         if job_id is not None:
             print(said, end="\n" if said else "", file=sys.stderr)  # noqa: T201 - a site's words to its people
             return job_id
@@ -108,8 +140,8 @@ def submit_slurm(plan: LaunchPlan, folder: RunFolder, *, sleep: Callable[[float]
             fix=_LOOK.format(script=shlex.quote(str(script))),
         )
     if ended is not None and not any(sign in said for sign in _NO_ANSWER):
-        raise _make_refusal(folder, said or ended.stdout.strip() or f"nothing, with exit code {ended.returncode}")
-    return _find_submitted(plan, str(script), said, sleep=sleep)
+        raise RefusedError(said or ended.stdout.strip() or f"nothing, with exit code {ended.returncode}")
+    return _find_submitted(str(script), said, user=user, sleep=sleep)
 
 
 def parse_job_id(said: str) -> str | None:
@@ -125,11 +157,12 @@ def parse_job_id(said: str) -> str | None:
     return f"{number};{cluster}" if cluster else number
 
 
-def _make_refusal(folder: RunFolder, said: str) -> SubmissionError:
+def make_refusal(folder: RunFolder, script: str, error: RefusedError) -> SubmissionError:
     """Keep the script for a look at it, remove the run, and compose the error."""
     kept = folder.path.with_name(f"{folder.path.name}.refused.sh")
-    (folder.path / SCRIPT).replace(kept)
+    (folder.path / script).replace(kept)
     shutil.rmtree(folder.path)
+    said = str(error)
     words = [line.strip() for line in said.splitlines() if line.strip().startswith("sbatch:")]
     return SubmissionError(
         what="sbatch refuses the job",
@@ -138,11 +171,11 @@ def _make_refusal(folder: RunFolder, said: str) -> SubmissionError:
     )
 
 
-def _find_submitted(plan: LaunchPlan, script: str, said: str, *, sleep: Callable[[float], None]) -> str:
+def _find_submitted(script: str, said: str, *, user: str, sleep: Callable[[float], None]) -> str:
     """Look for a job that got in although sbatch was not told so; it is never submitted a second time."""
     for wait_s in _LOOK_AFTER_S:
         sleep(wait_s)
-        job_id = find_job_of_script(script, user=plan.user)
+        job_id = find_job_of_script(script, user=user)
         if job_id is not None:
             return job_id
     raise SubmissionError(
@@ -152,23 +185,30 @@ def _find_submitted(plan: LaunchPlan, script: str, said: str, *, sleep: Callable
     )
 
 
-def make_job_controller(job_id: str, folder: RunFolder) -> Controller:
-    """Return what tells whether a job is over, and cancels it.
+def make_job_controller(entry: Entry) -> Controller:
+    """Return what tells whether a run's job is over for good, through all its attempts, and cancels it.
 
-    Slurm is asked rarely: the report in the run folder says first that a run is over.
+    Args:
+        entry: The run.
     """
-    asked_at, is_there = time.monotonic(), True
+    watcher, looked_at, is_there = Watcher(entry), -POLL_S, True
 
     def is_running() -> bool:
-        nonlocal asked_at, is_there
-        if (folder.path / REPORT).exists():
-            return False
-        if is_there and time.monotonic() - asked_at >= _ASK_EVERY_S:
-            is_there = is_in_queue(job_id)
-            asked_at = time.monotonic()
+        nonlocal looked_at, is_there
+        if is_there and time.monotonic() - looked_at >= POLL_S:
+            is_there = not watcher.is_end(watcher.look())
+            looked_at = time.monotonic()
         return is_there
 
-    return Controller(is_running=is_running, ask_to_stop=lambda: cancel_job(job_id))
+    return Controller(is_running=is_running, ask_to_stop=lambda: _cancel(entry.slurm_id), job_id=entry.job_id)
+
+
+def _cancel(job_id: str) -> None:
+    refusal = cancel_job(job_id)
+    if refusal:
+        raise SubmissionError(
+            what=f"Slurm does not cancel job {job_id}", found=refusal, fix=f"scancel {job_id} when Slurm answers"
+        )
 
 
 def _make_parameters(plan: LaunchPlan) -> dict[str, Any]:

@@ -61,4 +61,4 @@ def start_step(plan: LaunchPlan, folder: RunFolder) -> Controller:
             # srun then kills the tasks at once, which is what is asked for by the second time.
             process.send_signal(signal.SIGTERM)
 
-    return Controller(is_running=lambda: process.poll() is None, ask_to_stop=ask_to_stop)
+    return Controller(is_running=lambda: process.poll() is None, ask_to_stop=ask_to_stop, process=process)

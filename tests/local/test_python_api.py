@@ -149,3 +149,23 @@ if __name__ == "__main__":
     told, code, state = run_script(launcher, body)
     assert "still runs after 1.0 s" in told
     assert (code, state) == (143, "CANCELLED")
+
+
+def test_run_is_a_job_of_submitits(launcher: Launcher) -> None:
+    """``run.job`` waits, and gives results, logs and a failure's text by submitit's own API, a task for each worker."""
+    body = """
+def work(node_rank):
+    print("node", node_rank)
+    return node_rank * 10
+
+def fail(node_rank):
+    if node_rank == 1: raise ValueError("no such luck")
+
+if __name__ == "__main__":
+    job = MultiNode(work, 2, overrides=LOCAL).submit().job
+    told = [job.results(), job.done(), job.state, job.task(1).stdout()]
+    bad = MultiNode(fail, 2, overrides=LOCAL).submit().job
+    error = bad.task(1).exception()
+    print(json.dumps([*told, type(error).__name__, "ValueError: no such luck" in str(error)]))
+"""
+    assert run_script(launcher, body) == [[0, 10], True, "FINISHED", "node 1\n", "FailedJobError", True]

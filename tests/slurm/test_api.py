@@ -53,3 +53,24 @@ def test_api_runs_waits_and_cancels(on_slurm: OnSlurm, before: tuple[str, ...]) 
     assert len({place[2] for place in results}) == 2
     assert (code, message, state) == (0, "on node 1", "CANCELLED")
     assert cancelled == 143
+
+
+def test_run_is_a_job_of_submitits(on_slurm: OnSlurm) -> None:
+    """``run.job`` is a SlurmJob whose results and logs are the workers' own."""
+    cwd = on_slurm.make_folder()
+    script = """
+import json
+from hpc_multinode import MultiNode
+
+def work(node_rank):
+    print("node", node_rank)
+    return node_rank * 10
+
+if __name__ == "__main__":
+    run = MultiNode(work, num_nodes=2).submit()
+    print(json.dumps([type(run.job).__mro__[1].__name__, run.job.results(), run.job.task(1).stdout(), run.wait()]))
+"""
+    on_slurm.write(cwd, "script.py", script)
+    ended = on_slurm.cluster.run(["python", "script.py"], cwd=cwd)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert json.loads(ended.stdout.splitlines()[-1]) == ["SlurmJob", [0, 10], "node 1\n", 0]

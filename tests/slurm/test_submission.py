@@ -168,9 +168,9 @@ def test_submit_tells_job_folder_logs_and_next_commands(ends: dict[str, EndedOnS
         f"logs: {run_dir}/attempt-0/rank*.log",
         f"submitted: job {ended.job_id}",
         f"agents: {run_dir}/submitit/{ended.job_id}_0_log.out",
-        f"report: {run_dir}/report.json, when it is over",
-        f"look:   squeue -j {ended.job_id}",
-        f"cancel: scancel {ended.job_id}",
+        f"status: python -m hpc_multinode status {ended.job_id}",
+        f"follow: python -m hpc_multinode logs -f {ended.job_id}",
+        f"cancel: python -m hpc_multinode cancel {ended.job_id}",
     ]
     assert "on 2 x 1 = 2 workers, on Slurm" in ended.out.splitlines()[0]
     assert (ended.run_dir / f"submitit/{ended.job_id}_0_log.out").exists()

@@ -15,7 +15,7 @@ import pytest
 import hpc_multinode.launching  # noqa: F401 - before a test replaces sys.stdout
 from hpc_multinode import __version__
 from hpc_multinode.cli import run
-from hpc_multinode.cli.main import OPTIONS, CommandLine, parse_command_line
+from hpc_multinode.cli.main import OPTIONS, VERBS, CommandLine, parse_command_line
 from hpc_multinode.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def test_words_are_sorted(argv: list[str], line: CommandLine) -> None:
     ("word", "fix"),
     [
         ("rendr", "did you mean render?"),
-        ("zzz", "the verbs are submit, render, context; --help tells more"),
+        ("zzz", f"the verbs are {', '.join(VERBS)}; --help tells more"),
         ("train.py", "work.target=train.py strategy=script"),
         ("train.py:run", "work.target=train.py:run"),
         ("pkg.mod:Name", "work.target=pkg.mod:Name"),
@@ -123,11 +123,21 @@ def test_refuses_an_unknown_option(word: str, name: str, fix: str) -> None:
 
 
 @pytest.mark.parametrize("word", ["-m", "--multirun"])
-def test_refuses_a_sweep(word: str) -> None:
-    """Sweeps are told to be absent."""
-    error = _refuse(word, "nodes=1,2")
-    assert (error.what, error.found) == ("sweeps are not supported by this version", word)
-    assert error.fix == "start one run for each point"
+def test_a_sweep_goes_with_two_verbs(word: str) -> None:
+    """Only what makes runs takes -m; a script's own -m stays its own."""
+    assert parse_command_line([word, "nodes=1,2"]).is_sweep
+    assert parse_command_line(["render", word]).is_sweep
+    assert not parse_command_line(["a=1", "--", word]).is_sweep
+    error = _refuse("context", word)
+    assert (error.what, error.fix) == (f"this verb has no {word}", "it goes with submit, render")
+
+
+def test_rerun_is_for_sweeps(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A single run has no points to choose from."""
+    assert run(["cluster=local", "work.target=train.py:run", "rerun=failed"]) == 2
+    error = capsys.readouterr().err
+    assert "error: rerun chooses points of a sweep, and this is a single run\n  found: rerun=failed\n" in error
+    assert list(folder.iterdir()) == [folder / "train.py"]
 
 
 @pytest.mark.parametrize("argv", [["--config-dir"], ["--config-dir", "--", "x"]])
@@ -283,9 +293,9 @@ run:  runs/r1
 logs: runs/r1/attempt-0/rank*.log
 submitted: job 4711
 agents: runs/r1/submitit/4711_0_log.out
-report: runs/r1/report.json, when it is over
-look:   squeue -j 4711
-cancel: scancel 4711
+status: python -m hpc_multinode status 4711
+follow: python -m hpc_multinode logs -f 4711
+cancel: python -m hpc_multinode cancel 4711
 """
 
 

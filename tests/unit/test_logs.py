@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hpc_multinode.logs import TRACEBACK_HEADER, LogFollower
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 
 class _Run:
@@ -34,11 +30,9 @@ class _Run:
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Iterator[_Run]:
+def run(tmp_path: Path) -> _Run:
     """Give a run folder without logs, and its follower."""
-    run = _Run(tmp_path)
-    yield run
-    run.follower.close()
+    return _Run(tmp_path)
 
 
 def test_before_there_are_logs_nothing_is_new(run: _Run) -> None:
@@ -131,5 +125,28 @@ def test_how_it_is_cut_does_not_matter(tmp_path_factory: pytest.TempPathFactory,
     seen += one.rest()
     other.write(b"".join(chunks))
     assert seen == other.rest()
-    one.follower.close()
-    other.follower.close()
+
+
+def test_no_log_is_held_open(run: _Run) -> None:
+    """A run may have more ranks than a process may have open files."""
+    for rank in range(20):
+        run.write(b"a\n", rank=rank)
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    assert len(run.new()) == 20
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+def test_attempts_and_beginnings_are_chosen(run: _Run) -> None:
+    """A follower may take one attempt alone, and begin where another reader has stopped."""
+    for attempt in range(3):
+        run.write(b"old\nnew\n", attempt=attempt)
+    path = run.root / "attempt-1" / "rank0.log"
+    follower = LogFollower(run.root, first_attempt=1, last_attempt=1, offsets={path: 4})
+    assert list(follower.read_new()) == [(0, "new")]
+
+
+def test_a_traceback_is_passed_on_where_it_is_wanted(run: _Run) -> None:
+    """Whoever shows nothing but logs shows all of them."""
+    run.write(f"a\n{TRACEBACK_HEADER}\nTraceback\n".encode())
+    follower = LogFollower(run.root, shows_traceback=True)
+    assert [line for _, line in follower.read_new()] == ["a", TRACEBACK_HEADER, "Traceback"]

@@ -237,7 +237,7 @@ def test_results_come_by_rank(tmp_path: Path) -> None:
     run = _run(tmp_path, good)
     for attempt, rank, value in [(0, 0, "old"), (1, 0, "a"), (1, 2, {"c": 3})]:
         (run.run_dir / f"attempt-{attempt}").mkdir(exist_ok=True)
-        (run.run_dir / f"attempt-{attempt}/rank{rank}.result.pkl").write_bytes(pickle.dumps(value))
+        (run.run_dir / f"attempt-{attempt}/rank{rank}.result.pkl").write_bytes(pickle.dumps(("success", value)))
     assert run.wait() == 0
     assert run.results() == ["a", None, {"c": 3}]
 

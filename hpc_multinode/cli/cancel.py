@@ -1,0 +1,83 @@
+"""``cancel``: end runs, wherever they are, and wait until they are gone."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING
+
+from hpc_multinode.cli.options import RUN_HELP, Parser
+from hpc_multinode.errors import EXIT_FAILED, ConfigError
+from hpc_multinode.life.cancelling import ask_to_end, wait_until_gone
+from hpc_multinode.life.closing import print_closing
+from hpc_multinode.life.detaching import EXIT_DETACHED, Detached, detachable
+from hpc_multinode.life.finding import find_runs
+from hpc_multinode.life.looking import look_at_all
+from hpc_multinode.life.waiting import Teller, describe_view
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hpc_multinode.cli.main import CommandLine
+    from hpc_multinode.life.view import RunView
+
+
+def make_parser() -> Parser:
+    """Return the parser of this verb's words."""
+    parser = Parser(
+        "cancel", "End runs, wherever they are, and wait until they are gone. A name or an array means all its runs.",
+        has_run=False,
+    )  # fmt: skip
+    parser.add_argument("runs", nargs="*", metavar="RUN", help=RUN_HELP)
+    parser.add_argument("--yes", "-y", action="store_true", help="do not ask before more than one run is ended")
+    return parser
+
+
+def run(line: CommandLine) -> int:
+    """Cancel and return 0, or 1 where a person said no."""
+    options = make_parser().parse_args(line.words)
+    entries = {entry.run_dir: entry for word in options.runs or [None] for entry in find_runs(word)}
+    views = look_at_all(list(entries.values()))
+    active = [view for view in views if not view.is_over]
+    if len(active) > 1 and not options.yes and not _is_confirmed(active):
+        print("nothing was cancelled", file=sys.stderr)  # noqa: T201
+        return EXIT_FAILED
+    for view in active:  # all at once, and then wait for each
+        ask_to_end(view.entry)
+    ended = [view if view.is_over else _wait_until_gone(view) for view in views]
+    if any(view is None for view in ended):
+        return EXIT_DETACHED
+    if options.json:
+        print(json.dumps([view.to_json() for view in ended if view is not None]))  # noqa: T201
+        return 0
+    for before, after in zip(views, ended, strict=True):
+        if before.is_over:
+            print(f"{describe_view(before)}: it was over before")  # noqa: T201
+        elif after is not None:
+            print_closing(after)
+    return 0
+
+
+def _wait_until_gone(view: RunView) -> RunView | None:
+    """Wait until a run is gone; None after Ctrl-C."""
+    try:
+        with detachable(view.entry):
+            return wait_until_gone(view.entry, tell=Teller(lambda text: print(text, file=sys.stderr, flush=True)))  # noqa: T201
+    except Detached:
+        return None
+
+
+def _is_confirmed(views: Sequence[RunView]) -> bool:
+    """Ask the person.
+
+    Raises:
+        ConfigError: Nobody is there to answer.
+    """
+    for view in views:
+        print(f"{view.entry.run}  {view.entry.job_id or '-'}  {view.state}", file=sys.stderr)  # noqa: T201
+    if not sys.stdin.isatty():
+        raise ConfigError(
+            what="more than one run would be ended", found=f"{len(views)} runs, and no terminal to ask at", fix="--yes"
+        )
+    print(f"End these {len(views)} runs? [y/N] ", end="", file=sys.stderr, flush=True)  # noqa: T201
+    return sys.stdin.readline().strip().lower() in ("y", "yes")

@@ -1,0 +1,32 @@
+"""``wait``: until a run is over for good, and end with its exit code."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from hpc_multinode.cli.options import Parser
+from hpc_multinode.life.closing import print_closing
+from hpc_multinode.life.detaching import EXIT_DETACHED, Detached, detachable
+from hpc_multinode.life.finding import find_run
+from hpc_multinode.life.waiting import Teller, wait_for_end
+
+if TYPE_CHECKING:
+    from hpc_multinode.cli.main import CommandLine
+
+
+def make_parser() -> Parser:
+    """Return the parser of this verb's words."""
+    return Parser("wait", "Wait until a run is over, through all its attempts, and end with its exit code.")
+
+
+def run(line: CommandLine) -> int:
+    """Wait and return the run's exit code; Ctrl-C leaves the run alone."""
+    options = make_parser().parse_args(line.words)
+    entry = find_run(options.run)
+    try:
+        with detachable(entry):
+            view = wait_for_end(entry, tell=Teller(lambda text: print(text, file=sys.stderr, flush=True)))  # noqa: T201
+    except Detached:
+        return EXIT_DETACHED
+    return print_closing(view, wants_json=options.json)

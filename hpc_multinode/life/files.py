@@ -1,0 +1,107 @@
+"""What a run's own folder says of it. Reads files alone; each of them may not be there yet."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from hpc_multinode.report import Report
+from hpc_multinode.runs import REPORT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+EVENTS = "events.jsonl"
+_ATTEMPT = re.compile(r"attempt-(\d+)")
+_TIME_CHARACTERS = 40
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunFiles:
+    """The folder of a run at one moment.
+
+    Attributes:
+        path: The run folder.
+        report: What node 0 wrote last, or None.
+        attempts: Numbers of the attempts that have begun, in order.
+    """
+
+    path: Path
+    report: Report | None
+    attempts: tuple[int, ...]
+
+    @property
+    def attempt(self) -> int | None:
+        """The newest attempt, or None."""
+        return self.attempts[-1] if self.attempts else None
+
+    @cached_property
+    def started(self) -> datetime | None:
+        """When the newest attempt began, or None."""
+        return None if self.attempt is None else read_start_time(self.path, self.attempt)
+
+
+def read_files(run_dir: Path) -> RunFiles:
+    """Look into a run's folder; a folder that is gone is an empty one."""
+    try:
+        found = [_ATTEMPT.fullmatch(item.name) for item in os.scandir(run_dir)]
+    except OSError:
+        found = []
+    attempts = sorted(int(match[1]) for match in found if match is not None)
+    return RunFiles(path=run_dir, report=read_report(run_dir), attempts=tuple(attempts))
+
+
+def read_report(run_dir: Path) -> Report | None:
+    """Return the report, or None where there is none that can be read."""
+    try:
+        return Report.from_json((run_dir / REPORT).read_text())
+    except (OSError, ValueError, KeyError, TypeError):  # not there, or of a version that had no such fields
+        return None
+
+
+def read_start_time(run_dir: Path, attempt: int) -> datetime | None:
+    """Return when node 0's agent of an attempt began, from the first line of its log."""
+    try:
+        with (run_dir / f"attempt-{attempt}" / "node0.log").open() as file:
+            return datetime.fromisoformat(file.read(_TIME_CHARACTERS).split(" ")[0])
+    except (OSError, ValueError):
+        return None
+
+
+def read_events(run_dir: Path, attempt: int) -> list[dict[str, Any]]:
+    """Return what the coordinator noted of an attempt, in order; none where it noted nothing."""
+    return read_lines(run_dir / f"attempt-{attempt}" / EVENTS)
+
+
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    """Return the mappings of a file with one in each line; a last line that is being written is passed over."""
+    try:
+        text = path.read_text(errors="replace")
+    except OSError:
+        return []
+    found = []
+    for line in text.splitlines():
+        try:
+            item = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(item, dict):
+            found.append(item)
+    return found
+
+
+def read_tail(path: Path, *, num_bytes: int = 8192) -> list[str]:
+    """Return the last lines of a log; none where there is no log."""
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - num_bytes))
+            lines = file.read().decode(errors="replace").splitlines()
+    except OSError:
+        return []
+    return lines[1:] if size > num_bytes else lines

@@ -1,0 +1,219 @@
+"""The life of runs on this machine: found from another folder, waited for, shown, cancelled."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.conftest import Ended, find_processes, wait_until
+
+if TYPE_CHECKING:
+    from tests.conftest import Launcher
+
+WORK = """
+import time
+
+def talk(global_rank, seconds=0.6):
+    print("hello", flush=True)
+    time.sleep(0.6 * (global_rank + 1))
+    print(f"rank {global_rank} at the end", flush=True)
+    time.sleep(seconds)
+"""
+
+
+@pytest.fixture
+def home(launcher: Launcher) -> Launcher:
+    """Give a launcher that stands in another folder than the run."""
+    (launcher.cwd / "talk.py").write_text(WORK)
+    return launcher
+
+
+def ask(launcher: Launcher, *words: str) -> Ended:
+    """Run a verb from another folder."""
+    here, launcher.cwd = launcher.cwd, launcher.cwd.parent
+    try:
+        return launcher.run(*words)
+    finally:
+        launcher.cwd = here
+
+
+def read_list(launcher: Launcher, *words: str) -> list[dict[str, Any]]:
+    """Return what ``list --json`` says."""
+    ended = ask(launcher, "list", "--json", *words)
+    assert ended.code == 0, ended.err
+    told: list[dict[str, Any]] = json.loads(ended.out)
+    return told
+
+
+def start(launcher: Launcher, *words: str, work: str = "ends.py:sleep") -> Any:
+    """Start a run and wait until it is listed as running."""
+    process = launcher.start(*launcher.plain_words(work, *words, workers=1))
+    wait_until(lambda: [one for one in read_list(launcher) if one["attempt"] == 0], what="a run in the list")
+    return process
+
+
+def test_run_is_listed_while_it_runs_and_after(home: Launcher) -> None:
+    """A run is RUNNING in the list until it has ended, and then what it ended as."""
+    process = start(home, "name=sleeper")
+    (one,) = read_list(home, "--state", "RUNNING", "--name", "sleeper", "--since", "1h")
+    assert (one["state"], one["job_id"], one["num_nodes"], one["exit_code"]) == ("RUNNING", None, 2, None)
+    process.send_signal(signal.SIGTERM)
+    home.finish(process)
+    (one,) = read_list(home)
+    assert (one["state"], one["exit_code"], one["failure_class"]) == ("CANCELLED", 143, "cancelled")
+    assert read_list(home, "--state", "RUNNING") == []
+
+
+def test_wait_ends_with_the_runs_exit_code(home: Launcher) -> None:
+    """``wait`` in another shell ends when the run does, with its code, and says how it ended."""
+    process = home.start(*home.plain_words("ends.py:raise_on_1", "work.kwargs={}", workers=1))
+    wait_until(lambda: read_list(home), what="a run in the list")
+    waited = ask(home, "wait")
+    assert home.finish(process).code == waited.code == 1
+    assert "FAILED" in waited.out
+    assert "no such luck" in waited.out
+
+
+def test_ctrl_c_leaves_the_run_alone(home: Launcher) -> None:
+    """Ctrl-C in ``wait`` is exit code 130, says how to cancel, and the run goes on."""
+    process = start(home)
+    watcher = home.start("wait")
+    time.sleep(1.0)
+    watcher.send_signal(signal.SIGINT)
+    out, err = watcher.communicate(timeout=20)
+    assert watcher.returncode == 130, out + err
+    assert "goes on" in err
+    assert "hpc_multinode cancel ends-" in err
+    assert process.poll() is None
+    process.send_signal(signal.SIGTERM)
+    home.finish(process)
+
+
+def test_cancel_ends_a_run_and_waits_until_it_is_gone(home: Launcher) -> None:
+    """``cancel`` from another shell ends the run as Ctrl-C would, and nothing of it is left when it returns."""
+    process = start(home, work="ends.py:save_on_term")
+    ended = ask(home, "cancel", "ends")
+    assert ended.code == 0, ended.err
+    assert "CANCELLED" in ended.out
+    assert find_processes(str(home.cwd / "runs")) == []
+    assert home.finish(process).code == 143
+    again = ask(home, "cancel", "ends")
+    assert (again.code, "over before" in again.out) == (0, True)
+
+
+def test_cancel_asks_before_more_than_one(home: Launcher) -> None:
+    """Two runs of one name are not both ended where nobody can be asked, and are with --yes."""
+    processes = [home.start(*home.plain_words("ends.py:sleep", workers=1)) for _ in range(2)]
+    wait_until(lambda: len(read_list(home)) == 2, what="two runs in the list")
+    refused = ask(home, "cancel", "ends")
+    assert refused.code == 2
+    assert "more than one run" in refused.err
+    assert [one["state"] for one in read_list(home)] == ["RUNNING"] * 2
+    assert ask(home, "cancel", "--yes", "ends").code == 0
+    assert [home.finish(process).code for process in processes] == [143, 143]
+
+
+def test_killed_launcher_leaves_a_run_that_is_told_of(home: Launcher) -> None:
+    """A launcher that was killed ends its run, whose report is there afterwards, and ``list`` never says RUNNING."""
+    process = start(home, "stop.grace_s=1")
+    os.kill(process.pid, signal.SIGKILL)
+    home.finish(process)
+    assert [one["state"] for one in read_list(home, "--state", "RUNNING")] == []
+    wait_until(lambda: read_list(home)[0]["is_over"], what="the end of the run")
+    assert read_list(home)[0]["exit_code"] not in (0, None)
+
+
+def test_run_whose_agents_were_killed_is_told_of(home: Launcher) -> None:
+    """Where launcher and agents were killed together the login side writes the report."""
+    process = start(home)
+    for pid in [process.pid, *find_processes(str(home.cwd / "runs"))]:
+        os.kill(pid, signal.SIGKILL)
+    home.finish(process)
+    wait_until(lambda: find_processes(str(home.cwd / "runs")) == [], what="no process left")
+    waited = ask(home, "wait")
+    assert waited.code == 1
+    assert "its agent ended without a report" in waited.out
+    assert len(list(home.cwd.glob("runs/*/report.json"))) == 1
+
+
+def test_logs_are_merged_by_time(home: Launcher) -> None:
+    """After the end all ranks' lines stand in the order in which they came, the same ones once."""
+    words = [word for word in home.plain_words("") if not word.startswith("work.target=")]
+    home.run(*words, "work.target=talk.py:talk")
+    shown = ask(home, "logs")
+    assert shown.code == 0, shown.err
+    assert shown.out.splitlines() == ["[0-3] hello", *(f"[{rank}] rank {rank} at the end" for rank in range(4))]
+    assert ask(home, "logs", "--rank", "1,3", "--grep", "end", "-n", "1").out == "[3] rank 3 at the end\n"
+    assert ask(home, "logs", "--node", "1", "-n1", "--json").out.count("\n") == 1
+
+
+def test_logs_follow_to_the_end(home: Launcher) -> None:
+    """``logs -f`` shows what comes until the run is over, and ends with the closing text and its exit code."""
+    process = start(home, work="ends.py:raise_on_1")
+    shown = ask(home, "logs", "-f")
+    assert shown.code == home.finish(process).code == 1
+    assert "ValueError: no such luck" in shown.out
+    assert shown.out.count("FAILED ") == 1
+
+
+def test_unknown_run_is_refused(home: Launcher) -> None:
+    """A run that nobody knows is exit code 2, in three parts, for every verb that takes one."""
+    home.plain("ranks.py:Static", workers=1)
+    for verb in ("logs", "wait", "cancel"):
+        ended = ask(home, verb, "no-such-run")
+        assert ended.code == 2
+        assert "no run is known by 'no-such-run'" in ended.err
+
+
+def test_watch_is_a_live_page_that_ends_with_the_run(home: Launcher) -> None:
+    """On a terminal ``status --watch`` shows the ranks anew and ends with the run, its closing text and its code."""
+    process = start(home, work="ends.py:raise_on_1")
+    ours, theirs = pty.openpty()
+    watcher = subprocess.Popen(
+        [sys.executable, "-m", "hpc_multinode", "status", "--watch"], cwd=home.cwd.parent,
+        env={**home.env, "TERM": "xterm", "COLUMNS": "120"}, stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs,
+    )  # fmt: skip
+    os.close(theirs)
+    shown = b""
+    with contextlib.suppress(OSError):  # the end of a terminal
+        while piece := os.read(ours, 4096):
+            shown += piece
+    os.close(ours)
+    assert watcher.wait(timeout=20) == home.finish(process).code == 1
+    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown.decode())
+    assert "RANK" in text
+    assert text.count("root cause: ") == 1
+
+
+def test_page_is_written(home: Launcher) -> None:
+    """``report --html`` writes one file and says where; a folder that is not there is exit code 2."""
+    home.plain("ends.py:raise_on_1", workers=1)
+    page = home.cwd.parent / "page.html"
+    told = ask(home, "report", "--html", str(page))
+    assert (told.code, told.out) == (0, f"{page}\n")
+    assert "no such luck" in page.read_text()
+    refused = ask(home, "report", "--html", "/nowhere/page.html")
+    assert refused.code == 2
+    assert "the page cannot be written" in refused.err
+
+
+def test_status_and_report_tell_scripts_the_same(home: Launcher) -> None:
+    """``--json`` of list, status and report have the fields of report.json by the same names."""
+    home.plain("ends.py:raise_on_1", workers=1)
+    listed = read_list(home)[0]
+    status = json.loads(ask(home, "status", "--json").out)
+    report = json.loads(ask(home, "report", "--json").out)
+    names = ("run", "run_dir", "job_id", "state", "exit_code", "failure_class", "world_size", "num_nodes", "root_cause")
+    for name in names:
+        assert listed[name] == status[name] == report[name], name
+    assert [rank["state"] for rank in status["ranks"]] == ["stopped", "failed"]
