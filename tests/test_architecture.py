@@ -42,7 +42,7 @@ ALLOWED = {
     "executors": SHARED,
     "node": SHARED | {"executors", "logs"},
     "preparation": LOGIN,
-    "submission": SHARED | {"node", "logs", "wrapping", "templates"},
+    "submission": SHARED | {"node", "logs", "wrapping", "templates", "preparation"},
     "yaml_files": {"keys"},
     "launching": SHARED | {"submission", "preparation"},
     "multinode": SHARED | {"compose", "preparation", "launching", "submission"},

@@ -21,10 +21,10 @@ _WITH_JSON = ("context",)
 _WITH_SCRIPT = ("render",)
 _FLAGS = {
     "--help": "wants_help", "-h": "wants_help", "--version": "wants_version", "--json": "wants_json",
-    "--standalone": "is_standalone",
+    "--standalone": "is_standalone", "--check": "is_check",
 }  # fmt: skip
-_ONLY_WITH = {"--json": _WITH_JSON, "--standalone": _WITH_SCRIPT}
-OPTIONS = ("--help", "--version", "--config-dir", "--json", "--standalone")
+_ONLY_WITH = {"--json": _WITH_JSON, "--standalone": _WITH_SCRIPT, "--check": _WITH_SCRIPT}
+OPTIONS = ("--help", "--version", "--config-dir", "--json", "--standalone", "--check")
 
 
 @dataclass(slots=True)
@@ -40,6 +40,7 @@ class CommandLine:
         wants_version: ``--version`` was.
         wants_json: ``--json`` was.
         is_standalone: ``--standalone`` was.
+        is_check: ``--check`` was.
     """
 
     verb: str = "submit"
@@ -50,6 +51,7 @@ class CommandLine:
     wants_version: bool = False
     wants_json: bool = False
     is_standalone: bool = False
+    is_check: bool = False
 
 
 def run(argv: Sequence[str]) -> int:

@@ -8,6 +8,7 @@ import time
 from typing import TYPE_CHECKING
 
 from hpc_multinode.slurm.ends import JobFacts
+from hpc_multinode.slurm.partitions import NODE_FORMAT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,6 +27,28 @@ def submit_script(script: str, *, env: Mapping[str, str]) -> subprocess.Complete
         env: All variables of sbatch, which it hands on to the job.
     """
     return _run(["sbatch", script], env=env, timeout_s=_SUBMIT_TIMEOUT_S)
+
+
+def try_script(text: str, *, env: Mapping[str, str]) -> subprocess.CompletedProcess[str] | None:
+    """Ask sbatch whether it would take a script, which is not submitted; None where it does not answer.
+
+    Args:
+        text: The script.
+        env: All variables of sbatch.
+
+    Source:
+        sbatch(1), --test-only. It answers on stderr.
+    """
+    return _run(["sbatch", "--test-only"], env=env, timeout_s=_SUBMIT_TIMEOUT_S, text_in=text)
+
+
+def read_partitions() -> tuple[str, str] | None:
+    """Return what ``slurm.partitions`` reads of partitions and of nodes; None where Slurm does not answer."""
+    partitions = _run(["scontrol", "show", "partition", "--oneliner"])
+    nodes = _run(["sinfo", "--noheader", "--Node", "--format", NODE_FORMAT])
+    if partitions is None or nodes is None or partitions.returncode or nodes.returncode:
+        return None
+    return partitions.stdout, nodes.stdout
 
 
 def find_job_of_script(script: str, *, user: str) -> str | None:
@@ -169,14 +192,14 @@ def split_job_id(job_id: str) -> tuple[str, list[str]]:
 
 
 def _run(
-    words: list[str], *, env: Mapping[str, str] | None = None, timeout_s: float = _TIMEOUT_S
+    words: list[str], *, env: Mapping[str, str] | None = None, timeout_s: float = _TIMEOUT_S, text_in: str = ""
 ) -> subprocess.CompletedProcess[str] | None:
     """Run a command; None where it hangs or is not there."""
     try:
         return subprocess.run(  # noqa: S603 - the words are ours
             words,
             capture_output=True,
-            stdin=subprocess.DEVNULL,
+            input=text_in,
             text=True,
             errors="replace",
             env=env,

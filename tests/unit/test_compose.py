@@ -204,7 +204,10 @@ def test_refuses_a_word_without_equals(word: str) -> None:
         ("stop.grace_s=4G", "give a number, as in stop.grace_s=30"),
         ("resources.exclusive=maybe", "give true or false"),
         ("cluster.mode=foo", f"Invalid value 'foo', expected one of [{', '.join(Mode.__members__)}]"),
-        ("launch.start_method=forked", "Invalid value 'forked', expected one of [forkserver, spawn, fork]"),
+        (
+            "launch.start_method=forked",
+            f"Invalid value 'forked', expected one of [{', '.join(StartMethod.__members__)}]",
+        ),
         ("name=[1,2]", "Cannot convert 'list' to string: '[1, 2]'"),
     ],
 )
