@@ -26,6 +26,7 @@ _FIXES = {
     "could not be converted to Float": "give a number, as in stop.grace_s=30",
     "is not a valid bool": "give true or false",
 }
+_TYPED_GPUS = re.compile(r"'([^':=]+)[:=](\d+)'")
 _IN_FILE = re.compile(r"In '(.+?)': \w+ raised while composing config")
 
 
@@ -63,6 +64,9 @@ def explain(error: Exception, words: Sequence[str]) -> ConfigError:
             fix="""put the value into quotes of its own, and the word into the shell's: 'key="value"'""",
         )
     fix = next((fix for sign, fix in _FIXES.items() if sign in text), text)
+    typed = _TYPED_GPUS.search(text) if key == "resources.gpus_per_node" else None
+    if typed is not None:
+        fix = f"resources.gpus_per_node={typed[2]} resources.gpu_type={typed[1]}"
     what = (
         "a value has the wrong type" if isinstance(inner, ValidationError) else "the configuration cannot be composed"
     )

@@ -73,7 +73,8 @@ class _Executor(submitit.SlurmExecutor):
         lines = self._make_submission_file_text(f"{srun} {make_agent_command(self._plan)}", "").splitlines()
         # What submitit always writes and nobody here has asked for: a signal 90 s before the end, its own variable.
         unasked = ["export SUBMITIT_EXECUTOR=", *(["#SBATCH --signal="] * ("signal" not in self._plan.sbatch))]
-        return "\n".join(line for line in lines if not line.startswith(tuple(unasked))) + "\n"
+        text = "\n".join(line for line in lines if not line.startswith(tuple(unasked)))
+        return re.sub(r"\n{3,}", "\n\n", text).rstrip() + "\n"
 
 
 def render_slurm(plan: LaunchPlan) -> str:
