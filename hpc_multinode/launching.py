@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from hpc_multinode.submission.controller import Controller
     from hpc_multinode.submission.foreground import WatchedRun
 
+_OWN_ON_EACH_NODE = ("/tmp/", "/var/tmp/", "/dev/shm/")  # noqa: S108 - to warn of them
 _WHERE = {
     "local": "on this machine",
     "debug": "in this process",
@@ -104,6 +105,16 @@ def warn_of_left_out(plan: LaunchPlan) -> None:
         print(f"warning: {line}", file=sys.stderr)  # noqa: T201
 
 
+def _warn_of_run_folder(plan: LaunchPlan) -> None:
+    own = next((root for root in _OWN_ON_EACH_NODE if plan.run_dir.startswith(root)), None)
+    if own is not None:
+        print(  # noqa: T201
+            f"warning: the run folder lies in {own}, which on most clusters each node has for itself; "
+            "run_root=FOLDER on a file system that all nodes share",
+            file=sys.stderr,
+        )
+
+
 def _start_agents(plan: LaunchPlan, folder: RunFolder, *, is_foreground: bool) -> Controller:
     if plan.mode == "step":
         from hpc_multinode.submission.step import start_step  # noqa: PLC0415
@@ -132,6 +143,7 @@ def _launch_on_slurm(plan: LaunchPlan, config_text: str, out: TextIO) -> int:
     folder = RunFolder.create(plan, config_text=config_text)
     warn_of_left_out(plan)
     job_id = submit_slurm(plan, folder)
+    _warn_of_run_folder(plan)
     number, cluster = split_job_id(job_id)
     select = " ".join([*cluster, number])
     print(render_header(plan), file=out)
