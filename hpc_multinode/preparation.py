@@ -44,20 +44,20 @@ def prepare_plan(
     config: Config,
     *,
     cwd: Path,
+    config_dirs: Sequence[Path],
     python_path: Sequence[str] = (),
     has_own_object: bool = False,
     place: NodeContext | None = None,
-    config_dirs: Sequence[Path] = (),
 ) -> LaunchPlan:
     """Turn a configuration into a plan that is known to be sound.
 
     Args:
         config: The composed configuration.
         cwd: Where the person stands.
+        config_dirs: The person's configuration folders, whose ``sbatch_templates`` come before ours.
         python_path: Folders that workers need on ``sys.path`` beside a plain interpreter's own.
         has_own_object: The work is an object of the calling process and travels in the run folder.
         place: This process's place in the step that it is in, where it is to be the agent itself.
-        config_dirs: The person's configuration folders, whose ``sbatch_templates`` come before ours.
 
     Raises:
         ConfigError: A value is wrong.

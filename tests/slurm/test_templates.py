@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.conftest import PLAIN_CONFIG, TESTS, WORKS, wait_until
+from tests.conftest import PLAIN_CONFIG, PROGRAMS, TESTS, WORKS, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,35 +18,11 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.slurm, pytest.mark.timeout(150)]
 
-# Takes apptainer's options, tells what it was given, and stays between srun and the agent: it passes signals on.
-_STAND_IN = r"""#!/bin/bash
-[ "$1" = exec ] || exit 64
-shift
-binds=
-while [ "${1#--}" != "$1" ]; do
-    case $1 in
-        --nv) shift ;;
-        --bind) [ -d "$2" ] || exit 65; binds+="$2"$'\n'; shift 2 ;;
-        --pwd) cd "$2" || exit 66; shift 2 ;;
-        *) exit 67 ;;
-    esac
-done
-export IN_CONTAINER=$1 IN_CONTAINER_BINDS=$binds
-shift
-"$@" & agent=$!
-trap 'kill -TERM $agent' TERM
-trap 'kill -USR2 $agent' USR2
-while wait $agent; code=$?; kill -0 $agent 2>/dev/null; do :; done
-wait $agent 2>/dev/null; kept=$?; [ $kept -eq 127 ] || code=$kept
-exit $code
-"""
 
-
-def _add_to_path(on_slurm: OnSlurm, folder: Path, name: str, text: str) -> dict[str, str]:
-    """Put a program on PATH, and return the variables by which it is found."""
-    on_slurm.write(folder, f"bin/{name}", text, mode=0o755)
+def _with_stand_in(on_slurm: OnSlurm) -> dict[str, str]:
+    """Return the variables by which the stand-in for Apptainer is found."""
     path = on_slurm.cluster.run(["sh", "-c", "echo $PATH"]).stdout.strip()
-    return {"PATH": f"{folder}/bin:{path}"}
+    return {"PATH": f"{PROGRAMS}:{path}"}
 
 
 @pytest.fixture(scope="module")
@@ -60,10 +36,8 @@ def in_container(on_slurm: OnSlurm) -> dict[str, EndedOnSlurm]:
     }
     started = {}
     for key, (work, *words) in jobs.items():
-        cwd = on_slurm.make_folder()
-        env = _add_to_path(on_slurm, cwd, "apptainer", _STAND_IN)
         line = on_slurm.plain(work, *words, "nodes=2", "cluster.container=/images/it's.sif", "cluster.python=python")
-        started[key] = on_slurm.start(*line, cwd=cwd, env=env)
+        started[key] = on_slurm.start(*line, env=_with_stand_in(on_slurm))
     ended = {key: on_slurm.finish(one) for key, one in started.items()}
     for key, one in ended.items():
         assert one.code == 0, f"{key}: {one.err}"
@@ -105,11 +79,10 @@ def test_a_cancel_reaches_the_workers_in_the_container(in_container: dict[str, E
 
 def test_a_step_of_an_allocation_runs_in_the_container(on_slurm: OnSlurm) -> None:
     """With ``cluster=step`` the agents are wrapped in the same way."""
-    cwd = on_slurm.make_folder()
-    env = _add_to_path(on_slurm, cwd, "apptainer", _STAND_IN)
+    env = _with_stand_in(on_slurm)
     words = on_slurm.plain("ranks.py:tell_env", "work.kwargs.prefixes=[IN_CONTAINER]")
     container = ["cluster.container=x.sif", "cluster.python=python"]
-    ended = on_slurm.run(*words, *container, before=["salloc", "-N2", "--ntasks-per-node=1"], cwd=cwd, env=env)
+    ended = on_slurm.run(*words, *container, before=["salloc", "-N2", "--ntasks-per-node=1"], env=env)
     assert ended.code == 0, ended.err
     assert {rank: told["IN_CONTAINER"] for rank, told in ended.ranks().items()} == {0: "x.sif", 1: "x.sif"}
 
