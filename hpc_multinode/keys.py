@@ -62,7 +62,7 @@ def is_text(key: str, value: str) -> bool:
     """
     if key.startswith("env."):
         return True
-    if key.startswith("resources.sbatch."):
+    if key.startswith(("resources.sbatch.", "cluster.vars.")):
         return value.lower() not in ("true", "false")
     return text_keys().get(key, False)
 

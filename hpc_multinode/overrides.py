@@ -34,7 +34,8 @@ def prepare_override(word: str) -> str:
     is_own = key in OPEN_KEYS or any(key.startswith(f"{open_key}.") for open_key in OPEN_KEYS)
     if is_own and sign != "~":
         sign = "++"
-    items = _split_items(value) if key in text_lists() else None
+    may_be_list = key in text_lists() or key.startswith("cluster.vars.")
+    items = _split_items(value) if may_be_list else None
     if items is not None:
         value = f"[{','.join(map(_quote, items))}]"
     elif _is_text(key, value) or (key.startswith("work.kwargs.") and not _is_readable(f"{key}={value}")):
