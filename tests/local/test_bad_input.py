@@ -48,6 +48,8 @@ RANKS = f"work.target={WORKS}/ranks.py"
         (["resources.mem_gb=8", "resources.mem_per_cpu=1"], "two kinds of memory", "resources.mem_gb=null"),
         (["resources.account=a", "resources.sbatch.account=b"], "--account is given twice", "remove resources.sbatch"),
         (["cluster.setup=[\"echo 'x\"]"], "cluster.setup is no shell", "mend it"),
+        (["cluster.teardown=[echo (]"], "cluster.teardown is no shell", "mend it"),
+        (["cluster.python=python '"], "cluster.python is no shell", "mend it"),
         (["cluster.template=nope"], "there is no template 'nope'", "sbatch_templates/setup/nope.sh.j2"),
         (["cluster.template=venv"], "the template setup/venv.sh.j2 uses a variable that is not", "cluster.vars.NAME"),
         (["cluster.container=x", "cluster.template=pyxis"], "the template wrapper/pyxis.sh.j2 gives", "apptainer"),
