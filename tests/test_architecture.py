@@ -32,7 +32,7 @@ ALLOWED = {
     "source": {"errors", "arguments", "modules", "work"},
     "work": {"errors", "modules", "source"},
     "templates": {"errors"},
-    "wrapping": {"assets", "errors", "config", "plan", "templates"},
+    "wrapping": {"assets", "errors", "config", "plan", "slurm", "templates"},
     "stop_times": {"errors", "config", "slurm"},
     "planning": {"stop_times", "errors", "config", "plan", "slurm", "work", "wrapping"},
     "keys": {"errors", "config"},

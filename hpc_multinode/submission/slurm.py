@@ -186,5 +186,5 @@ def _make_parameters(plan: LaunchPlan) -> dict[str, Any]:
         "teardown": ["code=$?", *make_teardown(plan.teardown), "exit $code"] if plan.teardown else None,
         "use_srun": False,
         # In the name of a log sbatch replaces %j and its like; a folder's own % is written twice.
-        "additional_parameters": {**options, "output": f"{plan.run_dir.replace('%', '%%')}/submitit/%j_0_log.out"},
+        "additional_parameters": {"output": f"{plan.run_dir.replace('%', '%%')}/submitit/%j_0_log.out", **options},
     }
