@@ -13,6 +13,7 @@
 #SBATCH --output=/home/ada/runs/work-20261201-120000-abcd/submitit/%j_0_log.out
 #SBATCH --partition=a,b
 #SBATCH --qos=long
+#SBATCH --signal=USR2@180
 #SBATCH --time=2-12:00:00
 
 # command

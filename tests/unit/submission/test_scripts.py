@@ -105,11 +105,11 @@ def test_directives_come_first_and_once(name: str) -> None:
 
 @pytest.mark.parametrize("name", CASES)
 def test_nothing_is_there_that_nobody_asked_for(name: str) -> None:
-    """No key, signal, time, memory or GPU of submitit's own."""
+    """No key, time, memory or GPU of submitit's own."""
     asked = " ".join(CASES[name])
     text = _render(name)
     for word, key in {
-        "--signal": "",
+        "--signal": "time",
         "--wckey": "",
         "SUBMITIT": "",
         "--time": "time",
