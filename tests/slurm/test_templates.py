@@ -33,6 +33,7 @@ def in_container(on_slurm: OnSlurm) -> dict[str, EndedOnSlurm]:
         "well": ["ranks.py:tell_env", tell, "resources.gpus_per_node=1"],
         "exits 3": ["ends.py:exit_with", "work.kwargs.code=3"],
         "saves": ["ends.py:save_on_term"],
+        "is warned": ["saver.py:polls", "requeue.enabled=true", "resources.time=5"],
     }
     started = {}
     for key, (work, *words) in jobs.items():
@@ -44,6 +45,9 @@ def in_container(on_slurm: OnSlurm) -> dict[str, EndedOnSlurm]:
         if key == "saves":
             on_slurm.wait_for_text(started[key], "ready", ranks=2)
             on_slurm.cluster.run(["scancel", one.job_id], check=True)
+        if key == "is warned":
+            on_slurm.wait_for_text(started[key], "step 3", ranks=2)
+            on_slurm.cluster.run(["scancel", "--signal=USR2", one.job_id], check=True)
         on_slurm.wait_for_end(one.job_id)
     return ended
 
@@ -75,6 +79,18 @@ def test_a_cancel_reaches_the_workers_in_the_container(in_container: dict[str, E
     logs = sorted(ended.run_dir.glob("attempt-0/rank*.log"))
     assert ["saved" in log.read_text() for log in logs] == [True, True], ended.read_logs()
     assert ended.report["state"] == "CANCELLED"
+
+
+def test_a_warning_reaches_the_workers_in_the_container(in_container: dict[str, EndedOnSlurm]) -> None:
+    """SIGUSR2 goes through the wrapper: the works save, the job is requeued, and the next attempt goes on from there."""
+    ended = in_container["is warned"]
+    for rank in (0, 1):
+        first = (ended.run_dir / f"attempt-0/rank{rank}.log").read_text()
+        assert "saved" in first, ended.read_logs()
+        last = (ended.run_dir / f"attempt-1/rank{rank}.log").read_text()
+        assert "finished" in last, ended.read_logs()
+        assert "step 0\n" not in last
+    assert ended.report["state"] == "COMPLETED"
 
 
 def test_a_step_of_an_allocation_runs_in_the_container(on_slurm: OnSlurm) -> None:
