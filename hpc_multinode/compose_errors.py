@@ -26,6 +26,7 @@ _FIXES = {
     "could not be converted to Float": "give a number, as in stop.grace_s=30",
     "is not a valid bool": "give true or false",
 }
+_TYPED_GPUS = re.compile(r"'([^':=]+)[:=](\d+)'")
 _IN_FILE = re.compile(r"In '(.+?)': \w+ raised while composing config")
 
 
@@ -57,12 +58,16 @@ def explain(error: Exception, words: Sequence[str]) -> ConfigError:
             fix="""give one; a list is written [a,b], and a text with a comma in quotes of its own: 'key="a,b"'""",
         )
     if isinstance(error, HydraException) and not isinstance(error, ConfigCompositionException):
+        word = str(getattr(error, "override", None) or "")
         return ConfigError(
             what="an override cannot be read",
-            found=lines[0],
-            fix="""put the value into quotes of its own, and the word into the shell's: 'key="value"'""",
+            found=f"{word}: {lines[0]}" if word else lines[0],
+            fix=f"put the value into quotes of its own, and the word into the shell's: {_quote_word(word)}",
         )
     fix = next((fix for sign, fix in _FIXES.items() if sign in text), text)
+    typed = _TYPED_GPUS.search(text) if key == "resources.gpus_per_node" else None
+    if typed is not None:
+        fix = f"resources.gpus_per_node={typed[2]} resources.gpu_type={typed[1]}"
     what = (
         "a value has the wrong type" if isinstance(inner, ValidationError) else "the configuration cannot be composed"
     )
@@ -71,6 +76,14 @@ def explain(error: Exception, words: Sequence[str]) -> ConfigError:
     elif key and key not in found:
         found = f"{key}: {found}"
     return ConfigError(what=what, found=found, fix=fix)
+
+
+def _quote_word(word: str) -> str:
+    """Write an override as a shell takes it and Hydra reads it as text; in general where that needs more thought."""
+    key, equals, value = word.partition("=")
+    if not equals or set(value) & {"'", '"', "\\", "$"}:
+        return """'key="value"'"""
+    return f"""'{key}="{value}"'"""
 
 
 def _explain_merge(text: str, found: str) -> ConfigError:

@@ -43,15 +43,14 @@ def text_keys() -> dict[str, bool]:
 
 
 @functools.cache
-def _text_lists() -> frozenset[str]:
-    """List the keys that hold a list of texts."""
-    sections = typing.get_type_hints(Config)
+def text_lists() -> frozenset[str]:
+    """List the keys that hold, or may hold, a list of texts."""
+    sections = [(name, cls) for name, cls in typing.get_type_hints(Config).items() if dataclasses.is_dataclass(cls)]
     return frozenset(
-        f"{section}.{name}"
-        for section, cls in sections.items()
-        if dataclasses.is_dataclass(cls)
-        for name, hint in typing.get_type_hints(cls).items()
-        if hint == list[str]
+        f"{section}.{item.name}"
+        for section, cls in sections
+        for item in dataclasses.fields(cls)
+        if item.metadata.get("is_text") or typing.get_type_hints(cls)[item.name] == list[str]
     )
 
 
@@ -64,14 +63,14 @@ def is_text(key: str, value: str) -> bool:
     """
     if key.startswith("env."):
         return True
-    if key.startswith("resources.sbatch."):
+    if key.startswith(("resources.sbatch.", "cluster.vars.")):
         return value.lower() not in ("true", "false")
     return text_keys().get(key, False)
 
 
 def holds_texts(key: str, value: str) -> bool:
     """Say the same of a value of the key or of one item in its list."""
-    return key in _text_lists() or is_text(key, value)
+    return key in text_lists() or is_text(key, value)
 
 
 @functools.cache

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from hpc_multinode.submission.controller import Controller
     from hpc_multinode.submission.foreground import WatchedRun
 
+_OWN_ON_EACH_NODE = ("/tmp/", "/var/tmp/", "/dev/shm/")  # noqa: S108 - to warn of them
 _WHERE = {
     "local": "on this machine",
     "debug": "in this process",
@@ -87,14 +88,8 @@ def start_in_background(plan: LaunchPlan, *, config_text: str, work_pickle: byte
         require_sbatch()
         warn_of_left_out(plan)
         folder, _ = _make_folder(plan, config_text, work_pickle)
-<<<<<<< HEAD
-        entry = _register_job(plan, submit_slurm(plan, folder))
-        return WatchedRun(plan, folder, make_job_controller(entry))
-=======
         job_id = submit_slurm(plan, folder)
-        register_job(plan, job_id, cluster=find_cluster(job_id))
-        return WatchedRun(plan, folder, make_job_controller(job_id, folder))
->>>>>>> e7fc692 (Know the points of a sweep in every verb, wait for them, and look earlier runs up as all verbs do)
+        return WatchedRun(plan, folder, make_job_controller(register_job(plan, job_id, cluster=find_cluster(job_id))))
     folder, _ = _make_folder(plan, config_text, work_pickle)
     controller = _start_agents(plan, folder, is_foreground=False)
     register(plan, job_id=_find_own_job(plan), pid=controller.process.pid if controller.process is not None else None)
@@ -174,6 +169,16 @@ def _find_origin(plan: LaunchPlan) -> str:
     return str(Path(code.root) / Path(file).relative_to(code.folder))
 
 
+def _warn_of_run_folder(plan: LaunchPlan) -> None:
+    own = next((root for root in _OWN_ON_EACH_NODE if plan.run_dir.startswith(root)), None)
+    if own is not None:
+        print(  # noqa: T201
+            f"warning: the run folder lies in {own}, which on most clusters each node has for itself; "
+            "run_root=FOLDER on a file system that all nodes share",
+            file=sys.stderr,
+        )
+
+
 def _start_agents(plan: LaunchPlan, folder: RunFolder, *, is_foreground: bool) -> Controller:
     if plan.mode == "step":
         from hpc_multinode.submission.step import start_step  # noqa: PLC0415
@@ -202,6 +207,7 @@ def _launch_on_slurm(plan: LaunchPlan, config_text: str, out: TextIO) -> int:
     warn_of_left_out(plan)
     job_id = submit_slurm(plan, folder)
     entry = register_job(plan, job_id, cluster=find_cluster(job_id))
+    _warn_of_run_folder(plan)
     number, _cluster = split_job_id(job_id)
     print(render_header(plan) + copied, file=out)
     print(

@@ -202,10 +202,13 @@ class MultiNode:
         Raises:
             MultiNodeError: Something is wrong with the work or the configuration; nothing was started.
         """
-        config = compose_config(self._words, config_dirs=find_config_dirs(self._config_dirs, os.environ))
+        config_dirs = find_config_dirs(self._config_dirs, os.environ)
+        config = compose_config(self._words, config_dirs=config_dirs)
         placeholders = dict.fromkeys((*RANK_NAMES, *OFFERED_NAMES))
         bind_work(self._work, label=_name_of(self._work), given=placeholders, args=self._args, kwargs=self._kwargs)
-        plan = prepare_plan(config, cwd=Path.cwd(), python_path=_own_paths(), has_own_object=True)
+        plan = prepare_plan(
+            config, cwd=Path.cwd(), config_dirs=config_dirs, python_path=_own_paths(), has_own_object=True
+        )
         if plan.mode not in ("local", "step", "slurm"):
             raise SubmissionError(
                 what="the Python API starts runs, and this mode is none that can be started",

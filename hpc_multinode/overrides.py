@@ -8,7 +8,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 
 from hpc_multinode.errors import ConfigError
-from hpc_multinode.keys import GROUPS, OPEN_KEYS, is_text, require_key
+from hpc_multinode.keys import GROUPS, OPEN_KEYS, is_text, require_key, text_lists
 
 _OVERRIDE = re.compile(r"(?P<sign>\+\+|\+|~)?(?P<key>[^=@]+)(?P<package>@[^=]*)?=(?P<value>.*)", re.DOTALL)
 _AS_HYDRA_READS = re.compile(r"""['"\[{]|null$|$""")
@@ -34,7 +34,11 @@ def prepare_override(word: str) -> str:
     is_own = key in OPEN_KEYS or any(key.startswith(f"{open_key}.") for open_key in OPEN_KEYS)
     if is_own and sign != "~":
         sign = "++"
-    if _is_text(key, value) or (key.startswith("work.kwargs.") and not _is_readable(f"{key}={value}")):
+    may_be_list = key in text_lists() or key.startswith("cluster.vars.")
+    items = _split_items(value) if may_be_list else None
+    if items is not None:
+        value = f"[{','.join(map(_quote, items))}]"
+    elif _is_text(key, value) or (key.startswith("work.kwargs.") and not _is_readable(f"{key}={value}")):
         value = _quote(value)
     return f"{sign}{key}={value}"
 
@@ -53,6 +57,21 @@ def _is_text(key: str, value: str) -> bool:
     if "${" in value or value == "???" or _AS_HYDRA_READS.match(value):
         return False
     return is_text(key, value)
+
+
+def _split_items(value: str) -> list[str] | None:
+    """Split a list of plain texts, ``[node[01-03],x]``, at its own commas; None where it is none, or quoted already."""
+    if not re.fullmatch(r"""\[[^'"{}$\\]+\]""", value):
+        return None
+    items, depth = [""], 0
+    for letter in value[1:-1]:
+        depth += {"[": 1, "]": -1}.get(letter, 0)
+        if letter == "," and depth == 0:
+            items.append("")
+        else:
+            items[-1] += letter
+    texts = [item.strip() for item in items]
+    return texts if depth == 0 and all(texts) else None
 
 
 def _quote(value: str) -> str:

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import os
 import secrets
+import shlex
 import shutil
+import subprocess
 import sys
 from dataclasses import replace
 from datetime import datetime, timezone
@@ -30,7 +32,7 @@ from hpc_multinode.source import check_call, check_class, check_imports
 from hpc_multinode.templates import FOLDER as PIECES
 from hpc_multinode.templates import read_pieces
 from hpc_multinode.work import WorkTarget, find_target
-from hpc_multinode.wrapping import has_pieces
+from hpc_multinode.wrapping import has_pieces, make_agent_command
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -45,10 +47,10 @@ def prepare_plan(
     config: Config,
     *,
     cwd: Path,
+    config_dirs: Sequence[Path],
     python_path: Sequence[str] = (),
     has_own_object: bool = False,
     place: NodeContext | None = None,
-    config_dirs: Sequence[Path] = (),
 ) -> LaunchPlan:
     """Turn a configuration into a plan that is known to be sound.
 
@@ -57,10 +59,10 @@ def prepare_plan(
     Args:
         config: The composed configuration.
         cwd: Where the person stands.
+        config_dirs: The person's configuration folders, whose ``sbatch_templates`` come before ours.
         python_path: Folders that workers need on ``sys.path`` beside a plain interpreter's own.
         has_own_object: The work is an object of the calling process and travels in the run folder.
         place: This process's place in the step that it is in, where it is to be the agent itself.
-        config_dirs: The person's configuration folders, whose ``sbatch_templates`` come before ours.
 
     Raises:
         ConfigError: A value is wrong.
@@ -102,6 +104,7 @@ def prepare_live_plan(
     if has_pieces(config.cluster):
         facts = replace(facts, pieces=read_pieces(find_piece_folders(config_dirs)))
     plan = make_plan(config, facts=facts, target=target, executor=executor, keeps_results=has_own_object)
+    _check_shell(plan)
     is_ours = config.cluster.python is None and config.cluster.container is None
     if is_ours:  # the nodes run this very interpreter, so what it lacks they lack
         check_modules(plan.strategy.preload, folders=plan.work.folders, wanted_by=f"strategy={plan.strategy.name}")
@@ -116,6 +119,20 @@ def find_piece_folders(config_dirs: Sequence[Path]) -> tuple[Path, ...]:
     """List the folders of ``sbatch_templates``, the strongest first: the person's, then ours."""
     own = [folder / PIECES for folder in config_dirs]
     return (*(folder for folder in own if folder.is_dir()), find_asset(PIECES))
+
+
+def _check_shell(plan: LaunchPlan) -> None:
+    """Let bash read what a person has written for it, and run nothing: in a job it would be found out too late."""
+    texts = [("cluster.setup", line) for line in plan.setup]
+    texts += [("cluster.teardown", "\n".join(plan.teardown))] if plan.teardown else []
+    if plan.python != shlex.quote(sys.executable):
+        texts.append(("cluster.python", make_agent_command(plan)))
+    for key, text in texts:
+        read = subprocess.run(
+            ["/bin/bash", "-n"], input=f"{{\n:\n{text}\n}}\n", capture_output=True, text=True, check=False
+        )
+        if read.returncode != 0:
+            raise ConfigError(what=f"{key} is no shell", found=f"{text}\n{read.stderr.strip()}", fix="mend it")
 
 
 def _find_work(config: Config, cwd: Path) -> WorkTarget:

@@ -20,6 +20,8 @@ from hpc_multinode.errors import ConfigError
 from hpc_multinode.plan import LaunchPlan
 
 REPORT = "report.json"
+# What was given to sbatch.
+SCRIPT = "submission.sh"
 # The snapshot of the person's code, where one was asked for.
 CODE = "code"
 # What is known of a sweep, in the folder that holds the run folders of its points.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from hpc_multinode.assets import AGENT_FOLDER, PACKAGE
 from hpc_multinode.errors import ConfigError
+from hpc_multinode.slurm.options import count_gpus_asked
 from hpc_multinode.templates import SETUP, Shell, find_piece, render_piece, split_commands
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def make_setup_lines(config: Config, pieces: Mapping[str, str], *, cwd: str, num
     ours = {
         "cwd": cwd,
         "num_nodes": num_nodes,
-        "gpus_per_node": config.resources.gpus_per_node or 0,
+        "gpus_per_node": count_gpus_asked(config.resources) or 0,
         "container": cluster.container or "",
     }
     lines: list[str] = []

@@ -22,6 +22,7 @@ TESTS = Path(__file__).parent
 WORKS = TESTS / "local" / "works"
 EXAMPLES = TESTS.parent / "examples"
 PLAIN_CONFIG = TESTS / "data" / "config"
+PROGRAMS = TESTS / "data" / "programs"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -38,7 +38,7 @@ ALLOWED = {
     "source": {"errors", "arguments", "modules", "work"},
     "work": {"errors", "modules", "source"},
     "templates": {"errors"},
-    "wrapping": {"assets", "errors", "config", "plan", "templates"},
+    "wrapping": {"assets", "errors", "config", "plan", "slurm", "templates"},
     "stop_times": {"errors", "config", "slurm"},
     "planning": {"stop_times", "errors", "config", "plan", "slurm", "work", "wrapping"},
     "keys": {"errors", "config"},
@@ -50,7 +50,7 @@ ALLOWED = {
     "executors": SHARED,
     "node": SHARED | {"executors", "logs"},
     "preparation": LOGIN,
-    "submission": SHARED | {"node", "logs", "life", "wrapping", "templates"},
+    "submission": SHARED | {"node", "logs", "life", "wrapping", "templates", "preparation"},
     "yaml_files": {"keys"},
     "launching": SHARED | {"submission", "preparation", "life", "snapshot"},
     "multinode": SHARED | {"compose", "preparation", "launching", "submission"},
@@ -58,14 +58,7 @@ ALLOWED = {
     "sweep_record": {"runs", "slurm"},
     "sweep": {"after", "config", "errors", "plan", "points", "preparation", "runs", "snapshot", "sweep_record"},
     "sweep_selection": {"errors", "report", "runs", "slurm", "sweep", "sweep_record"},
-<<<<<<< HEAD
-    "sweep_launch": SHARED | {"launching", "preparation", "snapshot", "submission"} | SWEEPS,
-=======
     "sweep_launch": SHARED | {"launching", "life", "preparation", "snapshot", "submission"} | SWEEPS,
-    "launching": SHARED | {"submission", "preparation", "snapshot", "life"},
-    "multinode": SHARED | {"compose", "preparation", "launching", "submission"},
-    "cli": SHARED | {"compose", "preparation", "launching", "submission", "node", "templates", "life"} | SWEEPS,
->>>>>>> e7fc692 (Know the points of a sweep in every verb, wait for them, and look earlier runs up as all verbs do)
 }
 
 

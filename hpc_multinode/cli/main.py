@@ -25,12 +25,13 @@ _WITH_SCRIPT = ("render",)
 _WITH_SWEEPS = ("submit", "render")
 _FLAGS = {
     "--help": "wants_help", "-h": "wants_help", "--version": "wants_version", "--json": "wants_json",
-    "--standalone": "is_standalone", "-m": "is_sweep", "--multirun": "is_sweep",
+    "--standalone": "is_standalone", "--check": "is_check", "-m": "is_sweep", "--multirun": "is_sweep",
 }  # fmt: skip
 _ONLY_WITH = {
-    "--json": _WITH_JSON, "--standalone": _WITH_SCRIPT, "-m": _WITH_SWEEPS, "--multirun": _WITH_SWEEPS,
+    "--json": _WITH_JSON, "--standalone": _WITH_SCRIPT, "--check": _WITH_SCRIPT, "-m": _WITH_SWEEPS,
+    "--multirun": _WITH_SWEEPS,
 }  # fmt: skip
-OPTIONS = ("--help", "--version", "--config-dir", "--json", "--standalone", "--multirun")
+OPTIONS = ("--help", "--version", "--config-dir", "--json", "--standalone", "--check", "--multirun")
 
 
 @dataclass(slots=True)
@@ -46,6 +47,7 @@ class CommandLine:
         wants_version: ``--version`` was.
         wants_json: ``--json`` was.
         is_standalone: ``--standalone`` was.
+        is_check: ``--check`` was.
         words: All other words, where the verb is one of ``LIFE_VERBS``.
         is_sweep: ``-m`` or ``--multirun`` was.
     """
@@ -58,6 +60,7 @@ class CommandLine:
     wants_version: bool = False
     wants_json: bool = False
     is_standalone: bool = False
+    is_check: bool = False
     words: list[str] = field(default_factory=list)
     is_sweep: bool = False
 

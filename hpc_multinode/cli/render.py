@@ -1,4 +1,7 @@
-"""``render``: print the sbatch text that ``submit`` would send. Needs no Slurm, writes nothing."""
+"""``render``: print the sbatch text that ``submit`` would send. Needs no Slurm, writes nothing.
+
+With ``--standalone`` it is a script for plain sbatch; with ``--check`` Slurm is asked whether it would take the job.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def run(line: CommandLine) -> int:
-    """Print the text and return 0."""
+    """Print the text, or Slurm's answer, and return 0."""
     typed = list(line.overrides)
     line.overrides.append("cluster.mode=slurm")
     if line.is_sweep and line.is_standalone:
@@ -37,6 +40,11 @@ def run(line: CommandLine) -> int:
         return 0
     plan, _ = make_plan_from(line)
     warn_of_left_out(plan)
+    if line.is_check:
+        from hpc_multinode.submission.checking import check_plan  # noqa: PLC0415 - only where it is asked for
+
+        sys.stdout.write(f"{check_plan(plan)}\n")
+        return 0
     sys.stdout.write(_render_standalone(line, plan, typed) if line.is_standalone else render_slurm(plan))
     return 0
 

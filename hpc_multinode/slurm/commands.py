@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from hpc_multinode.slurm.ends import JobFacts
 from hpc_multinode.slurm.jobs import ACCOUNTING_FIELDS, QUEUE_FORMAT
+from hpc_multinode.slurm.partitions import NODE_FORMAT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,6 +33,28 @@ def submit_script(script: str, *, env: Mapping[str, str]) -> subprocess.Complete
         env: All variables of sbatch, which it hands on to the job.
     """
     return _run(["sbatch", script], env=env, timeout_s=_SUBMIT_TIMEOUT_S)
+
+
+def try_script(text: str, *, env: Mapping[str, str]) -> subprocess.CompletedProcess[str] | None:
+    """Ask sbatch whether it would take a script, which is not submitted; None where it does not answer.
+
+    Args:
+        text: The script.
+        env: All variables of sbatch.
+
+    Source:
+        sbatch(1), --test-only. It answers on stderr.
+    """
+    return _run(["sbatch", "--test-only"], env=env, timeout_s=_SUBMIT_TIMEOUT_S, text_in=text)
+
+
+def read_partitions() -> tuple[str, str] | None:
+    """Return what ``slurm.partitions`` reads of partitions and of nodes; None where Slurm does not answer."""
+    partitions = _run(["scontrol", "show", "partition", "--oneliner"])
+    nodes = _run(["sinfo", "--noheader", "--Node", "--format", NODE_FORMAT])
+    if partitions is None or nodes is None or partitions.returncode or nodes.returncode:
+        return None
+    return partitions.stdout, nodes.stdout
 
 
 def find_job_of_script(script: str, *, user: str) -> str | None:
@@ -85,6 +108,24 @@ def signal_step(step_id: str, signal: str) -> bool:
     """
     ended = _run(["scancel", f"--signal={signal}", step_id])
     return ended is not None and ended.returncode == 0
+
+
+def is_in_queue(job_id: str) -> bool:
+    """Say whether a job waits or runs; true as well where Slurm does not answer.
+
+    Args:
+        job_id: As ``sbatch --parsable`` prints it: a number, and behind a semicolon a cluster where it is another one.
+
+    Source:
+        squeue(1). Tried: an ended job is first listed no more, and after MinJobAge "Invalid job id specified".
+    """
+    number, cluster = split_job_id(job_id)
+    ended = _run(["squeue", "--noheader", *cluster, "--jobs", number, "--format", "%T"])
+    if ended is None:
+        return True
+    if ended.returncode != 0:
+        return "Invalid job id" not in ended.stderr
+    return bool(ended.stdout.strip())
 
 
 def cancel_job(job_id: str) -> str:
@@ -245,7 +286,7 @@ def split_job_id(job_id: str) -> tuple[str, list[str]]:
 
 
 def _run(
-    words: list[str], *, env: Mapping[str, str] | None = None, timeout_s: float = _TIMEOUT_S
+    words: list[str], *, env: Mapping[str, str] | None = None, timeout_s: float = _TIMEOUT_S, text_in: str = ""
 ) -> subprocess.CompletedProcess[str] | None:
     """Run a command; None where it hangs or is not there."""
     if env is None:
@@ -254,7 +295,7 @@ def _run(
         return subprocess.run(  # noqa: S603 - the words are ours
             words,
             capture_output=True,
-            stdin=subprocess.DEVNULL,
+            input=text_in,
             text=True,
             errors="replace",
             env=env,

@@ -27,7 +27,7 @@ LEAKING_NAMES = frozenset({
 _SBATCH = "SBATCH_"
 # Options whose variable of sbatch has another name than theirs.
 _OPTIONS = {"timelimit": "time", "mem-per-node": "mem", "jobid": "job-name", "req-switch": "switches"}
-_KEPT_NAMES = frozenset({"SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_JWT", "SLURM_TIME_FORMAT"})
+_KEPT_NAMES = frozenset({"SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_JWT", "SLURM_TIME_FORMAT", "SLURM_CLUSTERS"})
 
 
 def is_leaking(name: str) -> bool:

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from hpc_multinode.config import ResourcesConfig
 
 _OPTION = re.compile(r"[a-z][a-z0-9]+(-[a-z0-9]+)*")
+_SIGNAL = re.compile(r"(?:(?P<flags>[RB]+):)?\w+(?:@(?P<seconds>[0-9]+))?", re.ASCII | re.IGNORECASE)
+# When sbatch sends a signal whose time is not given, in seconds before the end.
+_SIGNAL_S = 60
 _GPU_TYPE = re.compile(r"[A-Za-z0-9_.-]+")
 _GRES, _PER_NODE = "gres", "gpus-per-node"
 # The key that sets an option, for errors.
@@ -44,9 +47,6 @@ _NOT_BY_HAND = {
     "gpus-per-socket": "resources.gpus_per_node=N",
     "ntasks": "nodes=N; there is one agent on each",
     "tasks-per-node": "resources.workers_per_node=N; there is one agent on each node",
-    "output": "cluster.teardown to copy the logs, which are in the run folder",
-    "error": "cluster.teardown to copy the logs, which are in the run folder",
-    "open-mode": "leave it out: a requeued job's log goes on where it was",
     "array": "-m with several values makes job arrays",
     "wrap": "cluster.setup for commands before the agents",
     "wait": "leave it out, or wait=true once there",
@@ -87,8 +87,10 @@ def make_sbatch_options(
         options[key] = getattr(resources, key)
     for key in _LISTS:
         options[key] = _join_list(getattr(resources, key), key=f"resources.{key}")
+    # An option that the launcher adds by itself stands above, and the key that it comes from in _KEY_OF.
     given = {option: value for option, value in options.items() if value is not None}
     _add_others(given, resources)
+    _check_signal(given)
     return given
 
 
@@ -239,6 +241,27 @@ def _add_others(given: dict[str, Any], resources: ResourcesConfig) -> None:
             )
         _refuse_second_memory(given, option, key=key, value=value)
         given[option] = value
+
+
+def _check_signal(given: Mapping[str, Any]) -> None:
+    """Refuse a signal that would not reach the agents, or would come at once."""
+    text = str(given.get("signal", ""))
+    match = _SIGNAL.fullmatch(text)
+    if not text or match is None:  # what is no signal sbatch says best
+        return
+    if "B" in (match["flags"] or "").upper():
+        raise ConfigError(
+            what="--signal with B: goes to the batch script alone, and no agent hears of it",
+            found=f"resources.sbatch.signal={text}",
+            fix=f"resources.sbatch.signal={text.partition(':')[2]}",
+        )
+    minutes = parse_time_limit(str(given["time"]), key="--time") if "time" in given else None
+    if minutes is not None and int(match["seconds"] or _SIGNAL_S) >= minutes * 60:
+        raise ConfigError(
+            what="--signal comes earlier before the end than the job is long",
+            found=f"resources.sbatch.signal={text}, --time={given['time']}",
+            fix="fewer seconds after the @, or a longer resources.time",
+        )
 
 
 def _refuse_second_memory(given: Mapping[str, Any], option: str, *, key: str, value: object) -> None:

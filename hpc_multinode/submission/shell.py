@@ -49,6 +49,8 @@ def make_srun_options(plan: LaunchPlan) -> list[str]:
     return [
         *([f"--cpus-per-task={cpus}"] if cpus is not None else []),
         "--ntasks-per-node=1",
+        # The one task of a node could be bound to one core; the workers are to have all that the job has.
+        "--cpu-bind=none",
         "--kill-on-bad-exit=1",
         f"--wait={_SRUN_WAIT_S}",
         f"--chdir={plan.run_dir}",

@@ -17,14 +17,9 @@ from typing import TYPE_CHECKING, Any
 import submitit
 
 from hpc_multinode.errors import SubmissionError
-<<<<<<< HEAD
 from hpc_multinode.life.looking import POLL_S, Watcher
 from hpc_multinode.runs import SCRIPT
 from hpc_multinode.slurm.commands import cancel_job, find_job_of_script, submit_script
-=======
-from hpc_multinode.runs import REPORT
-from hpc_multinode.slurm.commands import cancel_job, find_job_of_script, is_in_queue, submit_script
->>>>>>> e7fc692 (Know the points of a sweep in every verb, wait for them, and look earlier runs up as all verbs do)
 from hpc_multinode.slurm.leaking import make_submission_env
 from hpc_multinode.submission.controller import Controller
 from hpc_multinode.submission.shell import (
@@ -43,12 +38,6 @@ if TYPE_CHECKING:
     from hpc_multinode.registry import Entry
     from hpc_multinode.runs import RunFolder
 
-<<<<<<< HEAD
-=======
-SCRIPT = "submission.sh"
-# How often a site's Slurm is asked for one job that somebody waits for, in seconds.
-_ASK_EVERY_S = 5.0
->>>>>>> e7fc692 (Know the points of a sweep in every verb, wait for them, and look earlier runs up as all verbs do)
 # When to look for a job that may have got in, in seconds after the look before.
 _LOOK_AFTER_S = (0.0, 1.0, 3.0, 6.0)
 _SUBMITTED = re.compile(r"^Submitted batch job ([0-9]+)(?: on cluster (\S+))?\s*$", re.MULTILINE)
@@ -84,7 +73,8 @@ class _Executor(submitit.SlurmExecutor):
         lines = self._make_submission_file_text(f"{srun} {make_agent_command(self._plan)}", "").splitlines()
         # What submitit always writes and nobody here has asked for: a signal 90 s before the end, its own variable.
         unasked = ["export SUBMITIT_EXECUTOR=", *(["#SBATCH --signal="] * ("signal" not in self._plan.sbatch))]
-        return "\n".join(line for line in lines if not line.startswith(tuple(unasked))) + "\n"
+        text = "\n".join(line for line in lines if not line.startswith(tuple(unasked)))
+        return re.sub(r"\n{3,}", "\n\n", text).rstrip() + "\n"
 
 
 def render_slurm(plan: LaunchPlan) -> str:
@@ -225,5 +215,5 @@ def _make_parameters(plan: LaunchPlan) -> dict[str, Any]:
         "teardown": ["code=$?", *make_teardown(plan.teardown), "exit $code"] if plan.teardown else None,
         "use_srun": False,
         # In the name of a log sbatch replaces %j and its like; a folder's own % is written twice.
-        "additional_parameters": {**options, "output": f"{plan.run_dir.replace('%', '%%')}/submitit/%j_0_log.out"},
+        "additional_parameters": {"output": f"{plan.run_dir.replace('%', '%%')}/submitit/%j_0_log.out", **options},
     }

@@ -41,12 +41,10 @@ def start_step(plan: LaunchPlan, folder: RunFolder) -> Controller:
         folder: Its folder, already written.
     """
     sizes = [f"--nodes={plan.num_nodes}", f"--ntasks={plan.num_nodes}"]
-    # One task a node would be bound to one core; the workers are to have all that the job has.
     words = [
         "srun",
         *sizes,
         f"--job-name={plan.run_id}",
-        "--cpu-bind=none",
         *make_srun_options(plan),
         *shlex.split(make_agent_command(plan)),
     ]

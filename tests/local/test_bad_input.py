@@ -43,6 +43,16 @@ RANKS = f"work.target={WORKS}/ranks.py"
         (["env.X=null"], "env.X is not a text", "quote it"),
         (["launch.main_port=99999"], "launch.main_port is no port", "1 to 65535"),
         (["run_id=a/b"], "run_id cannot be the name of a folder", "letters, digits"),
+        (["resources.gpus_per_node=a100:4"], "a value has the wrong type", "resources.gpu_type=a100"),
+        (["resources.time=1:2:3:4"], "resources.time is no time limit", "1-12:30:45"),
+        (["resources.mem_gb=8", "resources.mem_per_cpu=1"], "two kinds of memory", "resources.mem_gb=null"),
+        (["resources.account=a", "resources.sbatch.account=b"], "--account is given twice", "remove resources.sbatch"),
+        (["cluster.setup=[\"echo 'x\"]"], "cluster.setup is no shell", "mend it"),
+        (["cluster.teardown=[echo (]"], "cluster.teardown is no shell", "mend it"),
+        (["cluster.python=python '"], "cluster.python is no shell", "mend it"),
+        (["cluster.template=nope"], "there is no template 'nope'", "sbatch_templates/setup/nope.sh.j2"),
+        (["cluster.template=venv"], "the template setup/venv.sh.j2 uses a variable that is not", "cluster.vars.NAME"),
+        (["cluster.container=x", "cluster.template=pyxis"], "the template wrapper/pyxis.sh.j2 gives", "apptainer"),
         (["cluster=slurm"], "cluster=slurm, and there is no Slurm here", "cluster=local"),
     ],
 )  # fmt: skip
@@ -51,7 +61,7 @@ def test_bad_input_is_refused_before_anything_happens(
 ) -> None:
     """What is wrong, what was found and how to fix it, and nothing else."""
     path = ":".join(p for p in launcher.env["PATH"].split(":") if not p.startswith(("/usr/bin", "/bin", "/usr/local")))
-    first = [] if words[0].startswith(("cluster", "rendr", "train")) else ["cluster=local"]
+    first = [] if words[0].startswith(("cluster=", "rendr", "train")) else ["cluster=local"]
     ended = launcher.run(*first, *words, env={"PATH": path} if words == ["cluster=slurm"] else None)
     assert ended.code == 2
     lines = ended.err.splitlines()

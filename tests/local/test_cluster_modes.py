@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
+import sys
 from typing import TYPE_CHECKING
 
-from tests.conftest import WORKS
+import pytest
+
+from tests.conftest import PROGRAMS, WORKS, wait_until
 
 if TYPE_CHECKING:
     from tests.conftest import Launcher
@@ -48,7 +52,7 @@ def test_render_prints_the_script_and_writes_nothing(launcher: Launcher) -> None
     assert first.code == 0, first.err
     assert first.out == second.out
     assert first.run_dirs == []
-    for line in ("--nodes=2", "--ntasks-per-node=1", "--gpus-per-node=4", "--cpus-per-task=32", "--mem=262144M"):
+    for line in ("--nodes=2", "--ntasks-per-node=1", "--gpus-per-node=4", "--cpus-per-task=32", "--mem=256G"):
         assert f"#SBATCH {line}\n" in first.out
     assert "--signal" not in first.out
     assert "--time" not in first.out
@@ -61,3 +65,22 @@ def test_help_fits_on_a_screen_and_a_half(launcher: Launcher) -> None:
     lines = ended.out.splitlines()
     assert len(lines) <= 60
     assert max(map(len, lines)) <= 120
+
+
+@pytest.mark.parametrize("is_cancelled", [False, True])
+def test_agents_run_in_a_container_on_this_machine(launcher: Launcher, *, is_cancelled: bool) -> None:
+    """``cluster.container`` wraps the agents of a local run too, and a Ctrl-C goes through to the workers."""
+    work = "ends.py:save_on_term" if is_cancelled else "ranks.py:tell_env"
+    words = launcher.plain_words(work, "cluster.container=x.sif", f"cluster.python={sys.executable}", workers=1)
+    words += [] if is_cancelled else ["work.kwargs.prefixes=[IN_CONTAINER]"]
+    process = launcher.start(*words, env={"PATH": f"{PROGRAMS}:{launcher.env['PATH']}"})
+    if is_cancelled:
+        logs = lambda: list(launcher.cwd.glob("runs/*/attempt-0/rank*.log"))  # noqa: E731
+        wait_until(lambda: sum("ready" in log.read_text() for log in logs()) == 2, what="two ready workers")
+        process.send_signal(signal.SIGINT)
+    ended = launcher.finish(process)
+    assert ended.code == (143 if is_cancelled else 0), ended.out + ended.err
+    if is_cancelled:
+        assert ended.out.count("saved") == 2
+    else:
+        assert {rank: told["IN_CONTAINER"] for rank, told in ended.ranks().items()} == {0: "x.sif", 1: "x.sif"}

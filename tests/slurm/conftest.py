@@ -183,7 +183,9 @@ class OnSlurm:
 
     def make_folder(self) -> Path:
         """Make a folder of the cluster's user whose name is hard on shell scripts."""
-        path = Path(tempfile.mkdtemp(prefix=f"it's $run (a|b&ü) {next(self.folders)} ", dir=self.cluster.shared))
+        path = Path(
+            tempfile.mkdtemp(prefix=f"""it's $run "=0" (a|b&ü) {next(self.folders)} """, dir=self.cluster.shared)
+        )
         self.write(path, "on_nodes.py", _WORK)
         os.chown(path, self.cluster.settings.uid, self.cluster.settings.uid)
         return path

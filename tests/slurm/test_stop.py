@@ -202,7 +202,7 @@ def test_a_run_that_forbids_it_does_not_come_back(preempted: dict[str, EndedOnSl
 
 
 def test_a_cancelled_run_saves_and_stays_away(on_slurm: OnSlurm) -> None:
-    """scancel tells the workers, requeues nothing, and leaves no process."""
+    """Scancel tells the workers, requeues nothing, and leaves no process."""
     run = submit(on_slurm, "polls", "nodes=2", "work.kwargs.steps=9999")
     wait_for_log(run, "step 3", ranks=4)
     on_slurm.cluster.run(["scancel", run.job_id], check=True)

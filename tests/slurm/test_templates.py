@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.conftest import PLAIN_CONFIG, TESTS, WORKS, wait_until
+from tests.conftest import PLAIN_CONFIG, PROGRAMS, TESTS, WORKS, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,35 +18,11 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.slurm, pytest.mark.timeout(150)]
 
-# Takes apptainer's options, tells what it was given, and stays between srun and the agent: it passes signals on.
-_STAND_IN = r"""#!/bin/bash
-[ "$1" = exec ] || exit 64
-shift
-binds=
-while [ "${1#--}" != "$1" ]; do
-    case $1 in
-        --nv) shift ;;
-        --bind) [ -d "$2" ] || exit 65; binds+="$2"$'\n'; shift 2 ;;
-        --pwd) cd "$2" || exit 66; shift 2 ;;
-        *) exit 67 ;;
-    esac
-done
-export IN_CONTAINER=$1 IN_CONTAINER_BINDS=$binds
-shift
-"$@" & agent=$!
-trap 'kill -TERM $agent' TERM
-trap 'kill -USR2 $agent' USR2
-while wait $agent; code=$?; kill -0 $agent 2>/dev/null; do :; done
-wait $agent 2>/dev/null; kept=$?; [ $kept -eq 127 ] || code=$kept
-exit $code
-"""
 
-
-def _add_to_path(on_slurm: OnSlurm, folder: Path, name: str, text: str) -> dict[str, str]:
-    """Put a program on PATH, and return the variables by which it is found."""
-    on_slurm.write(folder, f"bin/{name}", text, mode=0o755)
+def _with_stand_in(on_slurm: OnSlurm) -> dict[str, str]:
+    """Return the variables by which the stand-in for Apptainer is found."""
     path = on_slurm.cluster.run(["sh", "-c", "echo $PATH"]).stdout.strip()
-    return {"PATH": f"{folder}/bin:{path}"}
+    return {"PATH": f"{PROGRAMS}:{path}"}
 
 
 @pytest.fixture(scope="module")
@@ -57,19 +33,21 @@ def in_container(on_slurm: OnSlurm) -> dict[str, EndedOnSlurm]:
         "well": ["ranks.py:tell_env", tell, "resources.gpus_per_node=1"],
         "exits 3": ["ends.py:exit_with", "work.kwargs.code=3"],
         "saves": ["ends.py:save_on_term"],
+        "is warned": ["saver.py:polls", "requeue.enabled=true", "resources.time=5"],
     }
     started = {}
     for key, (work, *words) in jobs.items():
-        cwd = on_slurm.make_folder()
-        env = _add_to_path(on_slurm, cwd, "apptainer", _STAND_IN)
         line = on_slurm.plain(work, *words, "nodes=2", "cluster.container=/images/it's.sif", "cluster.python=python")
-        started[key] = on_slurm.start(*line, cwd=cwd, env=env)
+        started[key] = on_slurm.start(*line, env=_with_stand_in(on_slurm))
     ended = {key: on_slurm.finish(one) for key, one in started.items()}
     for key, one in ended.items():
         assert one.code == 0, f"{key}: {one.err}"
         if key == "saves":
             on_slurm.wait_for_text(started[key], "ready", ranks=2)
             on_slurm.cluster.run(["scancel", one.job_id], check=True)
+        if key == "is warned":
+            on_slurm.wait_for_text(started[key], "step 3", ranks=2)
+            on_slurm.cluster.run(["scancel", "--signal=USR2", one.job_id], check=True)
         on_slurm.wait_for_end(one.job_id)
     return ended
 
@@ -103,13 +81,24 @@ def test_a_cancel_reaches_the_workers_in_the_container(in_container: dict[str, E
     assert ended.report["state"] == "CANCELLED"
 
 
+def test_a_warning_reaches_the_workers_in_the_container(in_container: dict[str, EndedOnSlurm]) -> None:
+    """SIGUSR2 goes through the wrapper: the works save, the job is requeued, and the next attempt goes on."""
+    ended = in_container["is warned"]
+    for rank in (0, 1):
+        first = (ended.run_dir / f"attempt-0/rank{rank}.log").read_text()
+        assert "saved" in first, ended.read_logs()
+        last = (ended.run_dir / f"attempt-1/rank{rank}.log").read_text()
+        assert "finished" in last, ended.read_logs()
+        assert "step 0\n" not in last
+    assert ended.report["state"] == "COMPLETED"
+
+
 def test_a_step_of_an_allocation_runs_in_the_container(on_slurm: OnSlurm) -> None:
     """With ``cluster=step`` the agents are wrapped in the same way."""
-    cwd = on_slurm.make_folder()
-    env = _add_to_path(on_slurm, cwd, "apptainer", _STAND_IN)
+    env = _with_stand_in(on_slurm)
     words = on_slurm.plain("ranks.py:tell_env", "work.kwargs.prefixes=[IN_CONTAINER]")
     container = ["cluster.container=x.sif", "cluster.python=python"]
-    ended = on_slurm.run(*words, *container, before=["salloc", "-N2", "--ntasks-per-node=1"], cwd=cwd, env=env)
+    ended = on_slurm.run(*words, *container, before=["salloc", "-N2", "--ntasks-per-node=1"], env=env)
     assert ended.code == 0, ended.err
     assert {rank: told["IN_CONTAINER"] for rank, told in ended.ranks().items()} == {0: "x.sif", 1: "x.sif"}
 

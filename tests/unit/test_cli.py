@@ -6,6 +6,7 @@ import contextlib
 import io
 import json
 import os
+import shutil
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -303,8 +304,25 @@ cancel: python -m hpc_multinode cancel 4711
 def test_submit_says_where_everything_is(folder: Path, sbatch: Path, verb: list[str]) -> None:
     """With an sbatch the job is submitted: id, run folder, logs and the commands for next."""
     done = _program("-m", "hpc_multinode", *verb, "work.target=train.py:run", "run_id=r1", "nodes=2")
-    assert (done.returncode, done.stdout, done.stderr) == (0, SUBMITTED, "")
+    assert (done.returncode, done.stdout) == (0, SUBMITTED)
     assert (folder / "runs/r1/submission.sh").read_text() == sbatch.read_text()
+
+
+@pytest.mark.usefixtures("folder", "sbatch")
+@pytest.mark.parametrize("root", ["/tmp", "/var/tmp", "/dev/shm"])  # noqa: S108
+def test_a_run_folder_on_one_node_alone_is_warned_of(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], root: str
+) -> None:
+    """Folders that each node usually has for itself are named when the job is submitted."""
+    run_root = f"{root}/{tmp_path.name}"
+    try:
+        assert run(["work.target=train.py:run", f"run_root={run_root}"]) == 0
+        assert capsys.readouterr().err == (
+            f"warning: the run folder lies in {root}/, which on most clusters each node has for itself; "
+            "run_root=FOLDER on a file system that all nodes share\n"
+        )
+    finally:
+        shutil.rmtree(run_root)
 
 
 @pytest.mark.usefixtures("folder", "sbatch")
@@ -340,7 +358,7 @@ def test_the_same_run_id_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     """A second run of one id is an error and submits nothing."""
     words = ["work.target=train.py:run", "run_id=r1"]
     assert [run(words), run(words)] == [0, 2]
-    assert capsys.readouterr().err.startswith("error: a run of this id is there already\n")
+    assert "error: a run of this id is there already\n" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("sbatch")

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 KEYS_TELL = "python -m hpc_multinode --help lists the keys"
-QUOTE = """put the value into quotes of its own, and the word into the shell's: 'key="value"'"""
 
 
 def _folder(root: Path, files: dict[str, str | bytes]) -> Path:
@@ -204,7 +203,10 @@ def test_refuses_a_word_without_equals(word: str) -> None:
         ("stop.grace_s=4G", "give a number, as in stop.grace_s=30"),
         ("resources.exclusive=maybe", "give true or false"),
         ("cluster.mode=foo", f"Invalid value 'foo', expected one of [{', '.join(Mode.__members__)}]"),
-        ("launch.start_method=forked", "Invalid value 'forked', expected one of [forkserver, spawn, fork]"),
+        (
+            "launch.start_method=forked",
+            f"Invalid value 'forked', expected one of [{', '.join(StartMethod.__members__)}]",
+        ),
         ("name=[1,2]", "Cannot convert 'list' to string: '[1, 2]'"),
     ],
 )
@@ -224,11 +226,44 @@ def test_refuses_several_values(word: str) -> None:
     )
 
 
-@pytest.mark.parametrize("word", ["name=[a", "name='a", "name='a' b", "nodes==2"])
-def test_refuses_a_word_that_cannot_be_read(word: str) -> None:
-    """A quote or bracket without its partner is answered with how to quote."""
+@pytest.mark.parametrize(
+    ("word", "quoted"),
+    [
+        ("name=[a", """'name="[a"'"""),
+        ("work.args=[a(b]", """'work.args="[a(b]"'"""),
+        ("name='a", """'key="value"'"""),
+        ("name='a' b", """'key="value"'"""),
+        ("nodes==2", """'nodes="=2"'"""),
+    ],
+)
+def test_refuses_a_word_that_cannot_be_read(word: str, quoted: str) -> None:
+    """A quote or bracket without its partner is answered with the word, and with how it is quoted."""
     error = _refuse(word)
-    assert (error.what, error.fix) == ("an override cannot be read", QUOTE)
+    assert error.what == "an override cannot be read"
+    assert error.found.startswith(f"{word}: ")
+    assert error.fix == f"put the value into quotes of its own, and the word into the shell's: {quoted}"
+
+
+@pytest.mark.parametrize(
+    ("word", "items"),
+    [
+        ("resources.nodelist=[node[01-03],x]", ["node[01-03]", "x"]),
+        ("resources.exclude=[1,02, a(b]", ["1", "02", "a(b"]),
+        ("""resources.exclude=["a,b",c]""", ["a,b", "c"]),
+        ("resources.partition=[]", []),
+        ("resources.partition=a,b", "a,b"),
+        ("resources.nodelist=n[1,2]", "n[1,2]"),
+    ],
+)
+def test_a_list_of_texts_needs_no_quotes(word: str, items: object) -> None:
+    """Items are taken letter by letter, unless they are quoted already."""
+    key = word.partition("=")[0].rpartition(".")[2]
+    assert getattr(_compose(word).resources, key) == items
+
+
+def test_options_of_srun_need_no_quotes() -> None:
+    """An item may begin with dashes and hold an equals sign."""
+    assert _compose("resources.srun_args=[--mpi=none,--x]").resources.srun_args == ["--mpi=none", "--x"]
 
 
 def test_refuses_to_add_what_is_there() -> None:

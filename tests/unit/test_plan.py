@@ -432,9 +432,7 @@ def test_both_places_of_an_option_are_named(values: dict[str, Any], found: str) 
     assert _refuse(values).found == found
 
 
-@pytest.mark.parametrize(
-    "option", ["gpus", "gpus-per-task", "ntasks", "output", "error", "array", "wrap", "wait", "quiet", "test_only"]
-)
+@pytest.mark.parametrize("option", ["gpus", "gpus-per-task", "ntasks", "array", "wrap", "wait", "quiet", "test_only"])
 def test_refuses_what_would_change_the_script(option: str) -> None:
     """Options that decide how many tasks there are, or what sbatch says, are the launcher's."""
     error = _refuse({"resources.sbatch": {option: "1"}})
@@ -447,6 +445,28 @@ def test_refuses_a_line_break_in_an_option() -> None:
     assert error.what == "--partition holds a line break or another character that cannot be printed"
     assert error.found == "'a\\nrm -rf x'"
     assert error.fix == "a directive of sbatch is one line"
+
+
+@pytest.mark.parametrize(
+    ("signal", "time", "what"),
+    [
+        ("B:USR2@60", "10", "--signal with B: goes to the batch script alone, and no agent hears of it"),
+        ("RB:USR2", None, "--signal with B: goes to the batch script alone, and no agent hears of it"),
+        ("USR2@600", "10", "--signal comes earlier before the end than the job is long"),
+        ("USR2", "1", "--signal comes earlier before the end than the job is long"),
+    ],
+)
+def test_refuses_a_signal_that_helps_nobody(signal: str, time: str | None, what: str) -> None:
+    """A signal goes to the agents, and within the job's time."""
+    assert _refuse({"resources.sbatch": {"signal": signal}, "resources.time": time}).what == what
+
+
+@pytest.mark.parametrize(
+    ("signal", "time"), [("USR2@599", "10"), ("R:10@60", None), ("USR2", "2"), ("USR2@60", "unlimited")]
+)
+def test_takes_a_signal_of_the_persons_own(signal: str, time: str | None) -> None:
+    """By name or number, with and without a time."""
+    assert _plan({"resources.sbatch": {"signal": signal}, "resources.time": time}).sbatch["signal"] == signal
 
 
 @pytest.mark.parametrize("word", ["hetjob", "packjob"])

@@ -11,11 +11,8 @@ import pytest
 
 import hpc_multinode.sweep_launch  # noqa: F401 - before a test replaces sys.stdout
 from hpc_multinode.cli import run
-<<<<<<< HEAD
-from hpc_multinode.runs import RunFolder
-=======
 from hpc_multinode.registry import read_entries
->>>>>>> e7fc692 (Know the points of a sweep in every verb, wait for them, and look earlier runs up as all verbs do)
+from hpc_multinode.runs import RunFolder
 
 if TYPE_CHECKING:
     from collections.abc import Callable

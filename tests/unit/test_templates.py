@@ -143,6 +143,14 @@ def test_each_set_up_gives_its_lines(template: Any, given: dict[str, Any], lines
     assert make_agent_command(plan) == "/usr/bin/python3 -m hpc_multinode.node /home/ada/runs/r-1"
 
 
+def test_set_up_knows_the_gpus() -> None:
+    """A count is a number in the piece, also where gres names the GPUs."""
+    config = Config()
+    config.cluster.template, config.resources.gres = "mine", "gpu:a:4"
+    pieces = {"setup/mine.sh.j2": "{% if gpus_per_node > 2 %}\nexport MANY={{ gpus_per_node }}\n{% endif %}\n"}
+    assert make_plan(config, facts=make_facts(pieces=pieces, mode=Mode.slurm), target=None).setup == ("export MANY=4",)
+
+
 def test_a_container_runs_in_apptainer() -> None:
     """The folders that the run needs are bound, none inside another, and Python is the image's."""
     words = shlex.split(make_agent_command(_plan(container="/i/my image.sif")))

@@ -90,6 +90,15 @@ def test_merged_mappings_are_read_too(tmp_path: Path) -> None:
     assert config.resources.sbatch == {"A": "1.10", "B": "on", "hold": True}
 
 
+def test_values_for_templates_are_texts(tmp_path: Path) -> None:
+    """A version keeps its last zero, in a file and typed; true and false are what they say."""
+    text = "cluster:\n  vars:\n    a: 1.10\n    b: [2.0, x/1.10]\n    c: false\n"
+    told = _compose(tmp_path, {"defaults.yaml": text}).cluster.vars
+    words = ["cluster.vars.a=1.10", "cluster.vars.b=[2.0,x/1.10]", "cluster.vars.c=false"]
+    assert told == _compose(tmp_path / "none", {}, *words).cluster.vars
+    assert told == {"a": "1.10", "b": ["2.0", "x/1.10"], "c": False}
+
+
 @pytest.mark.parametrize("value", ["1:30", "12:00:00", "0123"])
 def test_arguments_of_the_work_know_no_other_base(tmp_path: Path, value: str) -> None:
     """Base 60 and base 8 are texts in a file, as they are on the command line."""

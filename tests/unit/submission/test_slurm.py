@@ -133,7 +133,7 @@ def test_resources_become_directives(tmp_path: Path) -> None:
     }
 
 
-@pytest.mark.parametrize("name", ["signal", "wckey"])
+@pytest.mark.parametrize("name", ["signal", "wckey", "output", "error", "open-mode"])
 def test_an_option_of_the_person_is_in_the_text(tmp_path: Path, name: str) -> None:
     """What is given in ``resources.sbatch`` is never dropped."""
     plan = _plan(tmp_path, resources__sbatch={name: "x@60"})

@@ -1,0 +1,17 @@
+#!/bin/bash
+
+# Parameters
+#SBATCH --constraint='a100&80gb'
+#SBATCH --exclude=n02,n03
+#SBATCH --gres=lustre:1,gpu:4
+#SBATCH --job-name=work
+#SBATCH --mem-per-gpu=40G
+#SBATCH --nodelist='n[01-04]'
+#SBATCH --nodes=2
+#SBATCH --ntasks-per-node=1
+#SBATCH --open-mode=append
+#SBATCH --output=/home/ada/runs/work-20261201-120000-abcd/submitit/%j_0_log.out
+#SBATCH --reservation=r
+
+# command
+srun --unbuffered --output=submitit/%j_%t_log.out --ntasks-per-node=1 --cpu-bind=none --kill-on-bad-exit=1 --wait=60 --chdir=/home/ada/runs/work-20261201-120000-abcd --export=ALL /opt/python -m hpc_multinode.node /home/ada/runs/work-20261201-120000-abcd

@@ -1,0 +1,11 @@
+#!/bin/bash
+
+# Parameters
+#SBATCH --job-name=work
+#SBATCH --nodes=1
+#SBATCH --ntasks-per-node=1
+#SBATCH --open-mode=append
+#SBATCH --output=/home/ada/runs/work-20261201-120000-abcd/submitit/%j_0_log.out
+
+# command
+srun --unbuffered --output=submitit/%j_%t_log.out --ntasks-per-node=1 --cpu-bind=none --kill-on-bad-exit=1 --wait=60 --chdir=/home/ada/runs/work-20261201-120000-abcd --export=ALL /opt/python -m hpc_multinode.node /home/ada/runs/work-20261201-120000-abcd
