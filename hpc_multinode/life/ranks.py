@@ -28,7 +28,8 @@ class RankView:
         global_rank: Which rank.
         node_rank: Its node.
         host: The node's name; empty where it is not known yet.
-        state: ``waiting``, ``running``, ``done``, ``failed``, ``stopped``, ``lost``, or ``unknown``.
+        state: ``waiting``, ``running``, ``done``, ``failed``, ``stopped``, ``lost``, ``not started`` where the attempt
+            was over before, or ``unknown``.
         last_line: The last line of its log; empty where there is none.
         changed: When its log last grew, or None.
         log: Absolute path of its log.
@@ -78,7 +79,9 @@ def read_ranks(view: RunView) -> list[RankView]:
                 global_rank=rank,
                 node_rank=node,
                 host=hosts.get(node, ""),
-                state=_name_state(view, outcome, is_lost=node in lost, has_started=has_started),
+                state=_name_state(
+                    view, outcome, is_lost=node in lost, has_started=has_started, has_log=changed is not None
+                ),
                 last_line=last_line,
                 changed=changed,
                 log=str(log),
@@ -113,14 +116,16 @@ def _find_outcomes(view: RunView, events: Iterable[dict[str, Any]]) -> dict[int,
     return told
 
 
-def _name_state(view: RunView, outcome: Outcome | None, *, is_lost: bool, has_started: bool) -> str:
+def _name_state(view: RunView, outcome: Outcome | None, *, is_lost: bool, has_started: bool, has_log: bool) -> str:
     if outcome is not None:
         return "stopped" if outcome.is_stopped else "failed" if outcome.is_failure else "done"
     if is_lost:
         return "lost"
     if not view.is_over:
         return "running" if has_started else "waiting"
-    return "done" if view.report is not None and view.report.exit_code == 0 else "unknown"
+    if view.report is not None and view.report.exit_code == 0:
+        return "done"
+    return "unknown" if has_log else "not started"
 
 
 def _read_last_line(log: Path) -> tuple[str, datetime | None]:

@@ -17,7 +17,14 @@ if TYPE_CHECKING:
     from hpc_multinode.life.view import RunView
 
 _MAX_ROWS = 32
-_RANK_COLOURS = {"failed": "red", "lost": "red", "unknown": "yellow", "stopped": "yellow", "waiting": "yellow"}
+_RANK_COLOURS = {
+    "failed": "red",
+    "lost": "red",
+    "unknown": "yellow",
+    "not started": "yellow",
+    "stopped": "yellow",
+    "waiting": "yellow",
+}
 
 
 def render_status(

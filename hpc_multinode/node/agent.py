@@ -378,10 +378,13 @@ class Agent:
 
     async def _on_exited(self, event: dict[str, Any]) -> None:
         local_rank, exit_code, name = event["local_rank"], event["exit_code"], event["signal"]
-        self._has_noticed = self._has_noticed or event["has_noticed"]
         self._step = max((step for step in (self._step, event["step"]) if step is not None), default=None)
         if name == "SIGTERM" and not self._supervisor.is_stopping and not self._is_signalled:
             await asyncio.sleep(_SAME_SIGNAL_S)
+        # By a handler of the work's: of our SIGTERM, or of Slurm's own, which may come to workers before our word.
+        is_first = self._is_signalled and not event["was_told"]
+        has_heard = is_first or (event["handles_term"] and self._supervisor.is_terminated)
+        self._has_noticed = self._has_noticed or event["has_noticed"] or has_heard
         tail = await self._read_tail(local_rank) if exit_code != 0 else ()
         # The kernel kills the process that it deems the largest, which may be a child of the worker.
         is_out_of_memory = exit_code != 0 and count_oom_kills() > self._num_oom_kills

@@ -44,6 +44,7 @@ class _Worker:
     page: Page
     unread: bytes = b""
     is_running: bool = True
+    handles_term: bool = False  # seen when it was told: an interpreter that ends has no handlers any more
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,12 +211,15 @@ class Forkserver:
                 signal=None if is_exit else _signal_name(state.si_status),
                 step=worker.page.step,
                 has_noticed=worker.page.has_noticed,
+                handles_term=worker.handles_term,
+                was_told=worker.page.is_stop_requested,
             )
 
     def _tell(self) -> None:
         """Tell every worker that it is to stop: by its page, and by SIGUSR2 where it has a handler for that."""
         for worker in self._workers.values():
             worker.page.request_stop()
+            worker.handles_term = worker.is_running and _has_handler(worker.pid, signal.SIGTERM)
             if worker.is_running and _has_handler(worker.pid, signal.SIGUSR2):
                 worker.page.note_handler()
                 # To the worker alone: its children have not asked for it, and would end.

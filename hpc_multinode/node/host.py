@@ -8,6 +8,7 @@ import time
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
+from hpc_multinode.checkpointing import remove_saved
 from hpc_multinode.errors import EXIT_FAILED
 from hpc_multinode.node.coordinator import Coordinator
 from hpc_multinode.node.ending import Ending, judge_ending, refuse_requeue
@@ -169,6 +170,8 @@ class Host:
         try:
             await asyncio.to_thread(write_records, self._folder, report.attempts[len(self._history) :])
             await asyncio.to_thread(self._folder.write, REPORT, report.to_json().encode())
+            if report.state == "COMPLETED":
+                await asyncio.to_thread(remove_saved, self._folder)
         except OSError as error:  # a full disk, or a folder that the work removed: the end is told all the same
             print(f"error: the report cannot be written: {error}", file=sys.stderr, flush=True)  # noqa: T201
             return report.exit_code or EXIT_FAILED

@@ -63,6 +63,11 @@ class Supervisor:
         return self._kill_at is not None
 
     @property
+    def is_terminated(self) -> bool:
+        """Say whether the workers have got SIGTERM."""
+        return self._is_terminated
+
+    @property
     def wake_at(self) -> float | None:
         """When ``tick`` is to be called, on the caller's clock in seconds; None where nothing is due."""
         if self._is_killed or self.is_over:

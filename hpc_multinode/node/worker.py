@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hpc_multinode import checkpointing, stopping
 from hpc_multinode.arguments import OFFERED_NAMES, RANK_NAMES
 from hpc_multinode.context import WorkerContext
 from hpc_multinode.errors import EXIT_FAILED
@@ -39,6 +40,8 @@ def run_worker(plan: LaunchPlan, spec: WorkerSpec, *, say: Callable[[dict[str, A
         executor = load_executor(plan.strategy, folders=plan.work.folders)
         given = {name: getattr(context, name) for name in (*RANK_NAMES, *OFFERED_NAMES) if name != "context"}
         work = load_work(plan, given={**given, "context": context})
+        if plan.strategy.auto_checkpoint and stopping.is_worker():
+            checkpointing.enable(plan, attempt=spec.attempt, global_rank=spec.global_rank)
         executor.setup(context)
         say({"kind": "phase", "name": "process_group"})
         result = executor.run(work, context)

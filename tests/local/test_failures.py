@@ -185,7 +185,7 @@ def test_restart_goes_on_in_the_same_folder(launcher: Launcher) -> None:
     """After a failure the next attempt runs with logs of its own, and the attempts are in the report."""
     ended = launcher.plain("ends.py:fail_at_first", "restart.max=2")
     assert ended.code == 0, ended.out
-    assert [one["ended_by"] for one in ended.report["attempts"]] == ["failure", "failure", "success"]
+    assert [one["ended_by"] for one in ended.report["attempts"]] == ["restart", "restart", "success"]
     assert "note: all workers were started again 2 times" in ended.out
     assert sorted(path.name for path in ended.run_dir.glob("attempt-*")) == ["attempt-0", "attempt-1", "attempt-2"]
 

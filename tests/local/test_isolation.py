@@ -141,7 +141,8 @@ def test_run_folder_holds_what_it_promises(launcher: Launcher) -> None:
     assert {"plan.json", "config.yaml", "report.json", "submitit", "attempt-0"} <= names
     logs = {path.name for path in (ended.run_dir / "attempt-0").iterdir()}
     ranks = {f"rank{rank}.log" for rank in range(4)}
-    assert logs == {*ranks, "node0.log", "node1.log", "events.jsonl"}
+    nodes = {f"node{rank}.{kind}" for rank in (0, 1) for kind in ("log", "sizes", "samples")}
+    assert logs == {*ranks, *nodes, "events.jsonl", "attempt.json"}
     assert not (ended.run_dir / ".hydra").exists()
     assert not (launcher.cwd / "outputs").exists()
 

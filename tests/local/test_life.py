@@ -216,4 +216,5 @@ def test_status_and_report_tell_scripts_the_same(home: Launcher) -> None:
     names = ("run", "run_dir", "job_id", "state", "exit_code", "failure_class", "world_size", "num_nodes", "root_cause")
     for name in names:
         assert listed[name] == status[name] == report[name], name
-    assert [rank["state"] for rank in status["ranks"]] == ["stopped", "failed"]
+    first, second = (rank["state"] for rank in status["ranks"])
+    assert (first in ("stopped", "not started"), second) == (True, "failed")  # it fails at once

@@ -215,7 +215,7 @@ def test_a_worker_lives_and_ends(server: Server) -> None:
     assert psutil.pid_exists(pids[0])
     said, exited = server.answers_until("exited")
     assert said == {"kind": "said", "local_rank": 0, "words": {"kind": "phase", "name": "process_group"}}
-    end = {"exit_code": 0, "signal": None, "step": None, "has_noticed": False}
+    end = {"exit_code": 0, "signal": None, "step": None, "has_noticed": False, "handles_term": False, "was_told": False}
     assert exited == {"kind": "exited", "local_rank": 0, **end}
 
 
