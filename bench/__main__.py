@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING, Any
 
-from bench import coordinator, start
+from bench import coordinator, soak, start
 
-_BENCHES = {"coordinator": coordinator.measure, "start": start.measure}
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+_BENCHES: dict[str, Callable[[], Iterator[dict[str, Any]]]] = {
+    "coordinator": coordinator.measure,
+    "start": start.measure,
+    "soak": soak.measure,
+}
 
 
 def main() -> None:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 _MAX_PORT = 65535
+_MAX_EXIT_CODE = 255
 _MIN_HEARTBEAT_S = 1.0
 _MAX_ID = 200
 
@@ -158,10 +159,11 @@ def _check_ranges(config: Config) -> None:
     for key, (value, least) in counts.items():
         if value is not None and value < least:
             raise ConfigError(what=f"{key} is too small", found=f"{key}={value}", fix=f"{key} is at least {least}")
-    if launch.main_port is not None and launch.main_port > _MAX_PORT:
-        raise ConfigError(
-            what="launch.main_port is no port", found=f"launch.main_port={launch.main_port}", fix=f"1 to {_MAX_PORT}"
-        )
+    most = {"launch.main_port": _MAX_PORT, "requeue.exit_code": _MAX_EXIT_CODE}
+    for key, greatest in most.items():
+        value, least = counts[key]
+        if value is not None and value > greatest:
+            raise ConfigError(what=f"{key} is too large", found=f"{key}={value}", fix=f"{least} to {greatest}")
     amounts = {
         "launch.join_timeout_s": launch.join_timeout_s,
         "launch.heartbeat_timeout_s": launch.heartbeat_timeout_s,

@@ -150,7 +150,7 @@ def test_refuses_counts_that_are_too_small(key: str, value: int, least: int) -> 
 def test_refuses_a_port_that_is_none() -> None:
     """Ports end at 65535."""
     error = _refuse({"launch.main_port": 65536})
-    assert (error.what, error.found) == ("launch.main_port is no port", "launch.main_port=65536")
+    assert (error.what, error.found) == ("launch.main_port is too large", "launch.main_port=65536")
     assert error.fix == "1 to 65535"
     assert _plan({"launch.main_port": 65535}).main_port == 65535
 
