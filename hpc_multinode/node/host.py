@@ -183,7 +183,7 @@ class Host:
         if job_id is None:
             return None
         asked = time.monotonic()
-        facts = await asyncio.to_thread(ask_job, job_id)
+        facts = await asyncio.to_thread(ask_job, job_id, restart_count=self._node.restart_count)
         end = judge_end(facts, signal=signal, now=datetime.now(timezone.utc).astimezone())
         left = "" if end.left_s is None else f", {end.left_s:.0f} s left"
         self._journal.write(f"{signal}: {end.kind.value}{left}; Slurm says {facts.describe()}")

@@ -245,15 +245,21 @@ def find_kill_wait() -> float | None:
     return float(found[1]) if found else None
 
 
-def ask_job(job_id: str) -> JobFacts:
-    """Gather what Slurm says of a job that has just got a signal; it may be busy, so it is asked again."""
+def ask_job(job_id: str, *, restart_count: int) -> JobFacts:
+    """Gather what Slurm says of a job that has just got a signal; it may be busy, so it is asked again.
+
+    Args:
+        job_id: The job.
+        restart_count: As of ``JobFacts``.
+    """
     job = show_job(job_id)
     for _ in range(_ASK_AGAIN):
         if job is not None:
             break
         time.sleep(_ASK_AGAIN_S)
         job = show_job(job_id)
-    return JobFacts(job=job, kill_wait_s=find_kill_wait(), grace_s=_find_grace((job or {}).get("Partition")))
+    grace_s = _find_grace((job or {}).get("Partition"))
+    return JobFacts(job=job, kill_wait_s=find_kill_wait(), grace_s=grace_s, restart_count=restart_count)
 
 
 def _find_grace(partition: str | None) -> float | None:

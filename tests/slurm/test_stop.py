@@ -26,9 +26,12 @@ exec /usr/bin/scontrol "$@"
 """
 
 
-def submit(on_slurm: OnSlurm, work: str, *words: str, cwd: Path | None = None) -> EndedOnSlurm:
+def submit(
+    on_slurm: OnSlurm, work: str, *words: str, cwd: Path | None = None, file: str = "saver.py", strategy: str = "plain"
+) -> EndedOnSlurm:
     """Submit one of the works of ``saver.py``."""
-    ended = on_slurm.run(*on_slurm.plain(f"saver.py:{work}", "resources.workers_per_node=2", *words), cwd=cwd)
+    all_words = on_slurm.plain(f"{file}:{work}", "resources.workers_per_node=2", *words)
+    ended = on_slurm.run(*(word.replace("strategy=plain", f"strategy={strategy}") for word in all_words), cwd=cwd)
     assert ended.code == 0, ended.err
     return ended
 
@@ -115,10 +118,11 @@ def preempted(on_slurm: OnSlurm, limited: dict[str, EndedOnSlurm]) -> Iterator[d
         "USR2": submit(on_slurm, "handles", "work.kwargs.name=SIGUSR2", *one),
         "TERM": submit(on_slurm, "handles", "work.kwargs.name=SIGTERM", *one),
         "ignores": submit(on_slurm, "ignores_term", *one),
+        "trainer": submit(on_slurm, "slow_at_first", "nodes=2", *there, file="trainers.py", strategy="lightning"),
         "forbidden": submit(on_slurm, "polls", "work.kwargs.steps=9999", "requeue.enabled=false", *one),
     }
     for name, run in runs.items():
-        wait_for_log(run, "ready" if name == "ignores" else "step 5", ranks=4 if name == "polls" else 2)
+        wait_for_log(run, "ready" if name == "ignores" else "step 5", ranks=4 if name in ("polls", "trainer") else 2)
     urgent = on_slurm.cluster.submit_urgent("sleep 1", "-N2", "-w", here)
     on_slurm.cluster.wait_for_job(urgent, "COMPLETED")
     yield runs
@@ -191,6 +195,22 @@ def test_every_way_to_be_told_saves(preempted: dict[str, EndedOnSlurm], how: str
     assert (report["state"], ended_by(report)) == ("COMPLETED", ["preempted", "success"])
     for rank in range(2):
         assert_each_step_done_once(preempted[how], rank)
+
+
+def test_a_trainer_goes_on_by_itself(preempted: dict[str, EndedOnSlurm]) -> None:
+    """Code that says nothing of it: all ranks end after the same step, and the next attempt's fit does the rest."""
+    run = preempted["trainer"]
+    report = wait_for_final(run)
+    assert (report["state"], ended_by(report)) == ("COMPLETED", ["preempted", "success"]), run.read_logs()
+    firsts = set()
+    for rank in range(4):
+        first, second = ((run.run_dir / f"attempt-{number}/rank{rank}.log").read_text() for number in (0, 1))
+        steps = [re.findall(r"^step (\d+)", text, re.MULTILINE) for text in (first, second)]
+        assert [int(step) for step in steps[0] + steps[1]] == list(range(100))
+        firsts.add(len(steps[0]))
+    assert len(firsts) == 1, firsts
+    assert report["attempts"][0]["step"] == firsts.pop()
+    assert not (run.run_dir / "trainer").exists()
 
 
 def test_a_work_that_will_not_end_is_killed_and_requeued(preempted: dict[str, EndedOnSlurm]) -> None:

@@ -152,3 +152,11 @@ def odd_output():
     sys.stdout.buffer.write(b"\xff\xfe not utf-8\n")
     print("x" * 3_000_000)
     print("half a line", end="")
+
+
+def logs_by_level():
+    import logging
+
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
+    logging.info("to be seen")
+    logging.debug("not to be seen")

@@ -78,6 +78,11 @@ def one_fit(seconds=0.0, **words):
     tell(trainer, model)
 
 
+def slow_at_first(attempt):
+    """Leave time to stop the first attempt."""
+    one_fit(0.0 if attempt else 0.5, max_epochs=-1, max_steps=100)
+
+
 def two_fits(seconds=0.0):
     first, second = Model(seconds), Model(seconds, values=4)
     for name, model, epochs in (("first", first, 2), ("second", second, 3)):

@@ -77,6 +77,13 @@ def test_who_ends_it_and_what_is_wanted_decide(
     assert ending.wants_requeue == (state == "REQUEUED")
 
 
+def test_a_job_that_another_hand_has_requeued(plan: LaunchPlan) -> None:
+    """It comes back without our doing, and nobody counts it as ours."""
+    ending = judge(dataclasses.replace(plan, requeues=False), kind="requeued")
+    assert (ending.state, ending.exit_code, ending.ended_by) == ("REQUEUED", 75, "requeue")
+    assert not ending.wants_requeue
+
+
 def test_a_run_on_this_machine_is_not_requeued(plan: LaunchPlan) -> None:
     """There is nobody to do it."""
     assert judge(dataclasses.replace(plan, mode="step", requeues=True), kind="preempted").state == "PREEMPTED"

@@ -34,6 +34,8 @@ def judge(
         ("SIGTERM", {"JobState": "COMPLETING", "PreemptTime": "None"}, "cancelled", 27),
         ("SIGTERM", {"JobState": "CANCELLED", "PreemptTime": "None"}, "cancelled", 27),
         ("SIGTERM", {"JobState": "RUNNING", "PreemptTime": "None"}, "cancelled", 27),
+        ("SIGTERM", {"JobState": "COMPLETING", "PreemptTime": "None", "Restarts": "0"}, "cancelled", 27),
+        ("SIGTERM", {"JobState": "COMPLETING", "PreemptTime": "None", "Restarts": "1"}, "requeued", 27),
         ("SIGTERM", {"JobState": "COMPLETING", "Reason": "TimeLimit"}, "time_limit", 27),
         ("SIGTERM", {"JobState": "TIMEOUT"}, "time_limit", 27),
         ("SIGUSR2", {"JobState": "RUNNING", "PreemptTime": "None", "EndTime": local(50)}, "time_limit", 47),
