@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from hpc_multinode.commit import find_commit
 from hpc_multinode.person import find_state
+from hpc_multinode.records import read_time, take_fields
 from hpc_multinode.runs import RunFolder
 
 if TYPE_CHECKING:
@@ -94,13 +95,14 @@ class Entry:
         """Read an entry; keys of other versions are passed over.
 
         Raises:
-            ValueError: It is no JSON.
+            ValueError: It is no JSON, or has a value that cannot be.
             TypeError: It is no entry.
         """
-        data = json.loads(text)
-        if not isinstance(data, dict):
-            raise TypeError("an entry is a mapping")
-        return cls(**{name: data[name] for name in cls.__dataclass_fields__ if name in data})
+        entry = cls(**take_fields(cls, json.loads(text)))
+        read_time(entry.submitted)
+        if min(entry.num_nodes, entry.local_world_size) < 1 or not entry.path.is_absolute():
+            raise ValueError("an entry has nodes, workers and a folder")
+        return entry
 
 
 def register(
@@ -225,11 +227,9 @@ def _moved(entry: Entry, run_dir: Path) -> Entry:
 
 def _read(file: Path) -> Entry | None:
     try:
-        entry = Entry.from_json(file.read_text())
-        datetime.fromisoformat(entry.submitted)
+        return Entry.from_json(file.read_text())
     except (OSError, ValueError, TypeError):  # gone since, or not ours
         return None
-    return entry
 
 
 def _name_of(entry: Entry) -> str:

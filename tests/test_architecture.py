@@ -15,7 +15,7 @@ PACKAGE = Path(hpc_multinode.__file__).parent
 MODULES = sorted(path for path in PACKAGE.rglob("*.py") if not {"conf", "examples"} & set(path.parts))
 # Each part of the package, and the parts it may import. What stands in no list may import nothing of the package.
 SHARED = {"errors", "context", "arguments", "ports", "devices", "plan", "config", "report", "runs", "slurm"}
-SHARED |= {"stopping", "assets", "person", "logs", "registry"}
+SHARED |= {"stopping", "assets", "person", "logs", "records", "registry"}
 LOGIN = SHARED | {"after", "planning", "work", "source", "modules", "preparation", "snapshot", "wrapping", "templates"}
 SWEEPS = {"points", "sweep", "sweep_record", "sweep_selection", "sweep_launch"}
 ALLOWED = {
@@ -26,10 +26,10 @@ ALLOWED = {
     "arguments": {"errors"},
     "person": {"errors"},
     "plan": {"config"},
-    "report": {"errors", "logs", "advice"},
+    "report": {"errors", "logs", "advice", "records"},
     "advice": {"report"},
     "runs": {"assets", "errors", "plan"},
-    "registry": {"commit", "person", "plan", "runs"},
+    "registry": {"commit", "person", "plan", "records", "runs"},
     "life": SHARED,
     "checkpointing": {"plan", "runs", "stopping"},
     "modules": {"errors"},

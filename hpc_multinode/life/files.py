@@ -6,14 +6,15 @@ import json
 import os
 import re
 from dataclasses import dataclass
-from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from hpc_multinode.report import Report
-from hpc_multinode.runs import REPORT
+from hpc_multinode.records import check_attempt, read_time
+from hpc_multinode.report import Outcome, Report
+from hpc_multinode.runs import RECORD, REPORT
 
 if TYPE_CHECKING:
+    from datetime import datetime
     from pathlib import Path
 
 EVENTS = "events.jsonl"
@@ -41,6 +42,14 @@ class RunFiles:
         return self.attempts[-1] if self.attempts else None
 
     @cached_property
+    def records(self) -> tuple[dict[str, Any], ...]:
+        """How attempts have ended: of the report, else what each has left in its own folder."""
+        if self.report is not None:
+            return self.report.attempts
+        found = (read_record(self.path, number) for number in self.attempts)
+        return tuple(record for record in found if record is not None)
+
+    @cached_property
     def started(self) -> datetime | None:
         """When the newest attempt began, or None."""
         return None if self.attempt is None else read_start_time(self.path, self.attempt)
@@ -64,28 +73,51 @@ def read_report(run_dir: Path) -> Report | None:
         return None
 
 
+def read_record(run_dir: Path, attempt: int) -> dict[str, Any] | None:
+    """Return how an attempt has ended, or None where it goes on or could not be closed."""
+    try:
+        return check_attempt(json.loads((run_dir / f"attempt-{attempt}" / RECORD).read_text()))
+    except (OSError, ValueError, TypeError):  # not there, or damaged
+        return None
+
+
 def read_start_time(run_dir: Path, attempt: int) -> datetime | None:
     """Return when node 0's agent of an attempt began, from the first line of its log."""
     try:
         with (run_dir / f"attempt-{attempt}" / "node0.log").open() as file:
-            return datetime.fromisoformat(file.read(_TIME_CHARACTERS).split(" ")[0])
+            return read_time(file.read(_TIME_CHARACTERS).split(" ")[0])
     except (OSError, ValueError):
         return None
 
 
 def read_events(run_dir: Path, attempt: int) -> list[dict[str, Any]]:
     """Return what the coordinator noted of an attempt, in order; none where it noted nothing."""
-    return read_lines(run_dir / f"attempt-{attempt}" / EVENTS)
+    return [event for event in read_lines(run_dir / f"attempt-{attempt}" / EVENTS) if _is_sound(event)]
+
+
+def _is_sound(event: dict[str, Any]) -> bool:
+    """Say whether an event has the types that we write; one of another version may not."""
+    outcomes = [event["outcome"]] if event.get("outcome") is not None else event.get("outcomes") or ()
+    try:
+        for outcome in outcomes:
+            Outcome.from_json(outcome)
+    except TypeError:
+        return False
+    return isinstance(event.get("node_rank", 0), int)
+
+
+def read_text(path: Path) -> str:
+    """Return what a file holds; nothing where it is not there or cannot be read."""
+    try:
+        return path.read_text(errors="replace")
+    except OSError:
+        return ""
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
     """Return the mappings of a file with one in each line; a last line that is being written is passed over."""
-    try:
-        text = path.read_text(errors="replace")
-    except OSError:
-        return []
     found = []
-    for line in text.splitlines():
+    for line in read_text(path).splitlines():
         try:
             item = json.loads(line)
         except ValueError:

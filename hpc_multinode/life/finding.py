@@ -46,6 +46,8 @@ def find_runs(word: str | None) -> list[Entry]:
     Raises:
         ConfigError: There is none.
     """
+    if word is not None and not word.strip():  # as of an unset variable: it must not mean every run
+        raise ConfigError(what="RUN is empty", found=repr(word), fix="leave it out for the newest run, or name one")
     if word is not None and (Path(word).is_dir() and ("/" in word or (Path(word) / "plan.json").exists())):
         return [_open_folder(Path(word))]
     entries = read_entries()

@@ -17,7 +17,7 @@ from hpc_multinode.report import describe, format_duration
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from hpc_multinode.life.timeline import Timeline
+    from hpc_multinode.life.timeline import Attempt, Timeline
     from hpc_multinode.life.view import RunView
     from hpc_multinode.report import Outcome
     from hpc_multinode.slurm.jobs import AccountedJob
@@ -217,15 +217,21 @@ def _render_attempts(facts: PageFacts) -> str:
     if len(attempts) < 2:  # noqa: PLR2004 - one is no list
         return ""
     rows = "".join(
-        f"<tr><td>{one.number}</td><td>{escape(format_span(one.end - one.start))}</td>"
+        f"<tr><td>{one.number}</td><td>{escape(format_span(_find_waited(facts.timeline, one)))}</td>"
+        f"<td>{escape(format_span(one.end - one.start))}</td><td>{'-' if one.step is None else one.step}</td>"
         f"<td>{escape(one.ended_by.replace('_', ' ') or 'goes on')}</td><td>{escape(one.cause)}</td>"
         f"<td>{escape(', '.join(one.nodes[:8]))}{' ...' if len(one.nodes) > 8 else ''}</td></tr>"  # noqa: PLR2004
         for one in attempts
     )
     return (
-        '<section class="card"><h2>Attempts</h2><table><tr><th>attempt</th><th>ran</th><th>ended by</th>'
+        '<section class="card"><h2>Attempts</h2><table><tr><th>attempt</th><th>waited</th>'
+        "<th>ran</th><th>saved step</th><th>ended by</th>"
         f"<th>cause</th><th>nodes</th></tr>{rows}</table></section>"
     )
+
+
+def _find_waited(timeline: Timeline, attempt: Attempt) -> float:
+    return sum(span.end - span.start for span in timeline.queued if span.end == attempt.start)
 
 
 def _render_config(facts: PageFacts) -> str:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from hpc_multinode.records import read_time, time_attempts
 from hpc_multinode.report import EXIT_REQUEUED, Report, describe
 from hpc_multinode.slurm.jobs import FINAL, QUEUED, UNKNOWN
 
@@ -95,9 +96,14 @@ class RunView:
         job = self.word.job
         return job.started if job is not None and self.state in QUEUED else None
 
+    @property
+    def attempts(self) -> tuple[dict[str, Any], ...]:
+        """The attempts that have ended: why, and how long each waited and ran."""
+        records = self.report.attempts if self.report is not None else self.files.records
+        return time_attempts(records, submitted=self.entry.submitted)
+
     def to_json(self) -> dict[str, Any]:
         """Return what scripts are told, by the names of ``report.json`` where it has them."""
-        report = self.report or self.files.report
         cause = self.report.root_cause if self.report is not None else None
         return {
             "run": self.entry.run,
@@ -123,7 +129,7 @@ class RunView:
             "running_s": self.running_s,
             "state_age_s": self.word.age_s,
             "root_cause": cause.to_json() if cause is not None else None,
-            "attempts": list(report.attempts) if report is not None else [],
+            "attempts": list(self.attempts),
         }
 
 
@@ -145,8 +151,8 @@ def judge(entry: Entry, files: RunFiles, word: SlurmWord, *, is_alive: bool | No
         )
         return _time(view, now=now)
     state, reason = _find_state(entry, files, word, is_alive=is_alive)
-    if report is not None and report.attempts and (state in QUEUED or state == "COMPLETING"):
-        last = report.attempts[-1]
+    if files.records and (state in QUEUED or state == "COMPLETING"):
+        last = files.records[-1]
         reason = f"{reason}; " if reason else ""
         reason += f"attempt {last.get('attempt')} ended by {str(last.get('ended_by')).replace('_', ' ')}"
     is_orphan = entry.job_id is None and is_alive is False
@@ -206,7 +212,7 @@ def _is_passing(report: Report, files: RunFiles, word: SlurmWord, *, is_alive: b
         return may_return and is_alive is not False
     if may_return:
         return True
-    ended = _read_time(last.get("ended"))
+    ended = read_time(last.get("ended"))
     if word.job is None or word.taken is None or ended is None or word.taken < ended:
         return False  # an answer from before the end says nothing of what came after it
     has_restarted = word.job.started is not None and word.job.started > ended
@@ -262,9 +268,8 @@ def is_new(entry: Entry, *, now: datetime) -> bool:
 
 def _time(view: RunView, *, now: datetime) -> RunView:
     """Add when it started and ended, and how long it waited and ran."""
-    report, job = view.files.report, view.word.job
-    records = report.attempts if report is not None else ()
-    spans = [(_read_time(one.get("started")), _read_time(one.get("ended"))) for one in records]
+    records, job = view.files.records, view.word.job
+    spans = [(read_time(one.get("started")), read_time(one.get("ended"))) for one in records]
     submitted = datetime.fromisoformat(view.entry.submitted)
     is_waiting = view.state in QUEUED
     current = None
@@ -288,13 +293,6 @@ def _time(view: RunView, *, now: datetime) -> RunView:
         queued_s=None if queued is None else round(max(0.0, queued.total_seconds()), 1),
         running_s=round(ran, 1) if spans or current is not None or ran else None,
     )
-
-
-def _read_time(text: str | None) -> datetime | None:
-    try:
-        return None if text is None else datetime.fromisoformat(text)
-    except ValueError:
-        return None
 
 
 def _write_time(moment: datetime | None) -> str | None:

@@ -17,6 +17,7 @@ from hpc_multinode.node.hub import Hub
 from hpc_multinode.node.local import LOOPBACK
 from hpc_multinode.node.verdict import compose_report
 from hpc_multinode.ports import find_free_port, require_free_port
+from hpc_multinode.registry import read_entry
 from hpc_multinode.runs import REPORT, RunFolder
 from hpc_multinode.slurm.commands import ask_job, requeue_job
 from hpc_multinode.slurm.ends import WARNING, JobEnd, judge_end
@@ -163,8 +164,15 @@ class Host:
         return code
 
     async def _write_report(self, ending: Ending) -> int:
+        entry = await asyncio.to_thread(read_entry, self._folder.path)
         report = compose_report(
-            self._plan, self._node, self._coordinator, ending, began=self._began, history=self._history
+            self._plan,
+            self._node,
+            self._coordinator,
+            ending,
+            began=self._began,
+            history=self._history,
+            submitted=None if entry is None else entry.submitted,
         )
         self._report = report
         try:
