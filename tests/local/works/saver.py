@@ -38,6 +38,12 @@ def polls(context, steps=50, seconds=0.1):
     print("finished")
 
 
+def polls_until_told(context, more=40, seconds=0.1):
+    """Be done so many steps after the first attempt, which is only over when it is told."""
+    first = State(context.run_dir, context.global_rank).load()
+    polls(context, steps=first + more if context.attempt else 10**6, seconds=seconds)
+
+
 def polls_without_context(run_dir, global_rank, steps=50, seconds=0.1):
     state = State(run_dir, global_rank)
     for step in range(state.load(), steps):
