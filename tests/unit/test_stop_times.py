@@ -55,7 +55,7 @@ def test_times_that_do_not_fit_are_refused(given: dict[str, Any]) -> None:
         (None, {}, {"signal": "USR2@180"}),
         (True, {}, {"signal": "USR2@180", "requeue": True}),
         (False, {}, {"signal": "USR2@180", "no-requeue": True}),
-        (True, {"signal": "USR2@30", "no-requeue": True}, {}),
+        (True, {"signal": "USR2@30", "requeue": True}, {}),
     ],
 )
 def test_what_sbatch_is_asked_for(*, enabled: bool | None, given: dict[str, Any], options: dict[str, Any]) -> None:

@@ -48,11 +48,11 @@ def test_what_slurm_says_decides(signal: str, job: dict[str, str], kind: str, le
     assert (end.kind, end.left_s) == (EndKind(kind), left_s)
 
 
-@pytest.mark.parametrize(("signal", "left_s"), [("SIGTERM", 27), ("SIGUSR2", None)])
-def test_a_slurm_that_does_not_answer(signal: str, left_s: float | None) -> None:
-    """After SIGTERM there is KillWait; a warning has no end that we know."""
+@pytest.mark.parametrize(("signal", "kind", "left_s"), [("SIGTERM", "unknown", 27), ("SIGUSR2", "time_limit", None)])
+def test_a_slurm_that_does_not_answer(signal: str, kind: str, left_s: float | None) -> None:
+    """After SIGTERM there is KillWait; a warning is what we have asked for, and has no end that we know."""
     end = judge_end(JobFacts(job=None, kill_wait_s=None, grace_s=None), signal=signal, now=NOW)
-    assert (end.kind, end.left_s) == (EndKind.unknown, left_s)
+    assert (end.kind, end.left_s) == (EndKind(kind), left_s)
 
 
 def test_a_preemption_without_any_time() -> None:
