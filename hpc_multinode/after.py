@@ -130,7 +130,7 @@ def _find_sweep(folder: Path, user: str) -> Earlier:
     record = SweepRecord.read(folder)
     queue = list_queued_jobs(user) or set()
     ends = [
-        None if queue & set(record.tasks_of(point.number)) else _read_end(folder / str(point.number))
+        None if queue & set(record.tasks_of(point.number, folder)) else _read_end(folder / str(point.number))
         for point in record.points
     ]
     return Earlier(
@@ -152,7 +152,10 @@ def _find_job(job_id: str) -> Earlier:
     """Find a job in the queue, or what has become of it: Slurm forgets its jobs, and then takes any as well ended."""
     if is_in_queue(job_id):
         return Earlier(job_ids=(job_id,))
-    runs = [entry for entry in read_entries() if entry.job_id is not None and _is_of(entry.job_id, job_id)]
+    runs = [entry for entry in read_entries() if any(_is_of(own, job_id) for own in entry.job_ids)]
+    newer = [entry.job_id for entry in runs if entry.earlier_job_ids and entry.job_id and is_in_queue(entry.job_id)]
+    if newer:
+        return Earlier(job_ids=tuple(newer))
     ends = [_read_end(entry.path) for entry in runs]
     if not ends or None in ends:
         raise ConfigError(

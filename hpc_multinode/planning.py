@@ -119,6 +119,7 @@ def make_plan(
         requeues=config.requeue.enabled,
         max_requeues=config.requeue.max,
         requeue_exit_code=config.requeue.exit_code,
+        requeue_method=config.requeue.method.value,
         kill_s=config.stop.kill_s,
         user=facts.user,
         work=_make_work(config, facts, target),

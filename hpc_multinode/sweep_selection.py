@@ -45,7 +45,7 @@ def select_points(sweep: Sweep) -> Selection:
             if report.exists() and Report.from_json(report.read_text()).exit_code == 0:
                 succeeded.add(point.identity)
             else:  # also one with a bad report may wait again, having been requeued
-                jobs.setdefault(point.identity, set()).update(record.tasks_of(point.number))
+                jobs.setdefault(point.identity, set()).update(record.tasks_of(point.number, file.parent))
     queued = _find_queued(jobs, sweep.user)
     return Selection(
         succeeded=tuple(point for point in sweep.points if point.identity in succeeded),

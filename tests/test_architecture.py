@@ -15,7 +15,7 @@ PACKAGE = Path(hpc_multinode.__file__).parent
 MODULES = sorted(path for path in PACKAGE.rglob("*.py") if not {"conf", "examples"} & set(path.parts))
 # Each part of the package, and the parts it may import. What stands in no list may import nothing of the package.
 SHARED = {"errors", "context", "arguments", "ports", "devices", "plan", "config", "report", "runs", "slurm"}
-SHARED |= {"stopping", "assets", "person", "logs", "records", "registry"}
+SHARED |= {"stopping", "assets", "person", "logs", "records", "registry", "resubmission"}
 LOGIN = SHARED | {"after", "planning", "work", "source", "modules", "preparation", "snapshot", "wrapping", "templates"}
 SWEEPS = {"points", "sweep", "sweep_record", "sweep_selection", "sweep_launch"}
 ALLOWED = {
@@ -29,7 +29,8 @@ ALLOWED = {
     "report": {"errors", "logs", "advice", "records"},
     "advice": {"report"},
     "runs": {"assets", "errors", "plan"},
-    "registry": {"commit", "person", "plan", "records", "runs"},
+    "registry": {"commit", "person", "plan", "records", "resubmission", "runs"},
+    "resubmission": {"slurm"},
     "life": SHARED,
     "checkpointing": {"plan", "runs", "stopping"},
     "modules": {"errors"},
@@ -56,7 +57,7 @@ ALLOWED = {
     "launching": SHARED | {"submission", "preparation", "life", "snapshot"},
     "multinode": SHARED | {"compose", "preparation", "launching", "submission"},
     "cli": SHARED | {"compose", "preparation", "launching", "submission", "node", "templates", "life"} | SWEEPS,
-    "sweep_record": {"runs", "slurm"},
+    "sweep_record": {"resubmission", "runs", "slurm"},
     "sweep": {"after", "config", "errors", "plan", "points", "preparation", "runs", "snapshot", "sweep_record"},
     "sweep_selection": {"errors", "report", "runs", "slurm", "sweep", "sweep_record"},
     "sweep_launch": SHARED | {"launching", "life", "preparation", "snapshot", "submission"} | SWEEPS,

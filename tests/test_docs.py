@@ -70,7 +70,7 @@ def test_links_lead_to_files(path: typing.Any) -> None:
 @pytest.mark.parametrize("path", [*DOCUMENTS, HELP], ids=lambda path: path.name)
 def test_keys_in_documents_are_in_the_schema(path: typing.Any) -> None:
     """A key that a document names can be set."""
-    groups = "work|strategy|resources|cluster|launch|stop|array"
+    groups = "work|strategy|resources|cluster|launch|stop|restart|requeue|array"
     keys = schema_keys()
     for key in re.findall(rf"(?<![\w/.])((?:{groups})\.[a-z_]+)(?=[=\s`,.])", path.read_text()):
         if not key.endswith((".py", ".json", ".md", ".yaml", ".sh", ".pkl")):

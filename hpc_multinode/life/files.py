@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from hpc_multinode.records import check_attempt, read_time
 from hpc_multinode.report import Outcome, Report
+from hpc_multinode.resubmission import REQUEST
 from hpc_multinode.runs import RECORD, REPORT
 
 if TYPE_CHECKING:
@@ -30,11 +31,13 @@ class RunFiles:
         path: The run folder.
         report: What node 0 wrote last, or None.
         attempts: Numbers of the attempts that have begun, in order.
+        is_handed_on: The batch script was left to hand in a new job, or to requeue its own.
     """
 
     path: Path
     report: Report | None
     attempts: tuple[int, ...]
+    is_handed_on: bool = False
 
     @property
     def attempt(self) -> int | None:
@@ -58,11 +61,13 @@ class RunFiles:
 def read_files(run_dir: Path) -> RunFiles:
     """Look into a run's folder; a folder that is gone is an empty one."""
     try:
-        found = [_ATTEMPT.fullmatch(item.name) for item in os.scandir(run_dir)]
+        names = {item.name for item in os.scandir(run_dir)}
     except OSError:
-        found = []
-    attempts = sorted(int(match[1]) for match in found if match is not None)
-    return RunFiles(path=run_dir, report=read_report(run_dir), attempts=tuple(attempts))
+        names = set()
+    attempts = sorted(int(match[1]) for match in map(_ATTEMPT.fullmatch, names) if match is not None)
+    report = read_report(run_dir)
+    is_handed_on = report is not None and f"{REQUEST}{report.job_id}" in names
+    return RunFiles(path=run_dir, report=report, attempts=tuple(attempts), is_handed_on=is_handed_on)
 
 
 def read_report(run_dir: Path) -> Report | None:

@@ -11,7 +11,7 @@ from hpc_multinode.life.files import read_files
 from hpc_multinode.life.queue import FIRST_S, Queue, make_interval
 from hpc_multinode.life.settling import can_settle, rewrite, settle
 from hpc_multinode.life.view import RunView, SlurmWord, explain, judge, merge_word
-from hpc_multinode.registry import Entry, is_alive
+from hpc_multinode.registry import Entry, follow_job, is_alive
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -85,6 +85,7 @@ class Watcher:
         """Look once more."""
         # Between the report and the end of the job Slurm is asked often, for a short while.
         max_age_s = self._interval_s if self._reported_at is None else POLL_S
+        self._entry = follow_job(self._entry)
         view = look_at(self._entry, queue=self._queue, max_age_s=max_age_s)
         state = (view.state, view.files.attempt)
         if state != self._state:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 # A job that was just submitted may not be listed yet.
 _FRESH = timedelta(seconds=5)
+_HANDED_ON = timedelta(seconds=60)
 # After these ends the job may come back.
 _PASSING_ENDS = ("requeue", "preempted", "restart")
 _PASSING_CLASSES = ("lost_node", "preempted")
@@ -144,7 +145,7 @@ def judge(entry: Entry, files: RunFiles, word: SlurmWord, *, is_alive: bool | No
         now: The time.
     """
     report = files.report
-    if report is not None and not _is_passing(report, files, word, is_alive=is_alive):
+    if report is not None and not _is_passing(report, files, word, is_alive=is_alive, now=now):
         report = merge_word(report, word)
         view = RunView(
             entry=entry, files=files, word=word, state=report.state, is_over=True, report=report, reason=explain(report)
@@ -196,7 +197,7 @@ def explain(report: Report) -> str:
     return (report.failure_class or "").replace("_", " ") if report.exit_code else ""
 
 
-def _is_passing(report: Report, files: RunFiles, word: SlurmWord, *, is_alive: bool | None) -> bool:
+def _is_passing(report: Report, files: RunFiles, word: SlurmWord, *, is_alive: bool | None, now: datetime) -> bool:
     """Say whether a report is only that of an earlier attempt."""
     last = report.attempts[-1] if report.attempts else {}
     if files.attempt is not None and files.attempt > last.get("attempt", files.attempt):
@@ -206,13 +207,15 @@ def _is_passing(report: Report, files: RunFiles, word: SlurmWord, *, is_alive: b
         or last.get("ended_by") in _PASSING_ENDS
         or report.failure_class in _PASSING_CLASSES
     )
+    ended = read_time(last.get("ended"))
     if word.is_over:
-        return False
+        # The new job's id may show late on this machine.
+        is_handed_on = files.is_handed_on and report.exit_code == EXIT_REQUEUED
+        return is_handed_on and ended is not None and now - ended < _HANDED_ON
     if word.job is None and word.taken is None:  # a run on this machine, or a Slurm that does not answer
         return may_return and is_alive is not False
     if may_return:
         return True
-    ended = read_time(last.get("ended"))
     if word.job is None or word.taken is None or ended is None or word.taken < ended:
         return False  # an answer from before the end says nothing of what came after it
     has_restarted = word.job.started is not None and word.job.started > ended
@@ -263,7 +266,7 @@ def format_time(moment: datetime) -> str:
 
 def is_new(entry: Entry, *, now: datetime) -> bool:
     """Say whether a job was submitted so recently that Slurm may not list it yet."""
-    return now - datetime.fromisoformat(entry.submitted) < _FRESH
+    return now - entry.queued_since < _FRESH
 
 
 def _time(view: RunView, *, now: datetime) -> RunView:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import sys
 import time
 from datetime import datetime, timezone
@@ -18,6 +19,7 @@ from hpc_multinode.node.local import LOOPBACK
 from hpc_multinode.node.verdict import compose_report
 from hpc_multinode.ports import find_free_port, require_free_port
 from hpc_multinode.registry import read_entry
+from hpc_multinode.resubmission import REQUEST
 from hpc_multinode.runs import REPORT, RunFolder
 from hpc_multinode.slurm.commands import ask_job, requeue_job
 from hpc_multinode.slurm.ends import WARNING, JobEnd, judge_end
@@ -153,7 +155,7 @@ class Host:
         code = await self._write_report(ending)
         if ending.wants_requeue:
             self._journal.write("all workers are gone: requeueing the job")
-            refusal = await asyncio.to_thread(requeue_job, self._node.job_id or "")
+            refusal = await asyncio.to_thread(self._requeue, self._node.job_id or "")
             if refusal is not None:
                 ending = refuse_requeue(self._plan, ending, why=refusal)
                 self._journal.tell(ending.notes[-1])
@@ -162,6 +164,17 @@ class Host:
             self._journal.write("staying until Slurm kills us: a job that ends before is never requeued")
             await asyncio.sleep(_STAY_S)
         return code
+
+    def _requeue(self, job_id: str) -> str | None:
+        """Put the job back, or leave that to the batch script; return why neither can be done, or None."""
+        if not self._plan.leaves_requeue or (self._plan.requeue_method == "scontrol" and shutil.which("scontrol")):
+            return requeue_job(job_id)
+        try:
+            self._folder.write(f"{REQUEST}{job_id}", b"")
+        except OSError as error:
+            return f"the batch script cannot be asked to: {error}"
+        self._journal.write("the batch script does it when all agents have ended")
+        return None
 
     async def _write_report(self, ending: Ending) -> int:
         entry = await asyncio.to_thread(read_entry, self._folder.path)

@@ -86,7 +86,8 @@ def judge_end(facts: JobFacts, *, signal: str, now: datetime) -> JobEnd:
     kill_wait_s = DEFAULT_KILL_WAIT_S if facts.kill_wait_s is None else facts.kill_wait_s
     by_kill_wait = JobEnd(kind=EndKind.unknown, left_s=max(0.0, kill_wait_s - _RESERVE_S), is_from_signal=True)
     if job is None:
-        return replace(by_kill_wait, left_s=None) if signal == WARNING else by_kill_wait
+        # The warning is sent before the time limit, whoever can or cannot be asked.
+        return JobEnd(kind=EndKind.time_limit, left_s=None) if signal == WARNING else by_kill_wait
     until_end = _measure_until(_parse(job.get("EndTime")), now)
     is_running = job.get("JobState") in _RUNNING
     preempted_at = _parse(job.get("PreemptTime"))
