@@ -25,6 +25,9 @@ _FIXES = {
     "could not be converted to Integer": "give a whole number, as in nodes=2",
     "could not be converted to Float": "give a number, as in stop.grace_s=30",
     "is not a valid bool": "give true or false",
+    "str to Dict": "it holds names with values: a word for each, as in env.NAME=VALUE",
+    "is not a ListConfig": "give a list, as in cluster.setup=['module load cuda']",
+    "is not Optional": "leave it out for its default",
 }
 _TYPED_GPUS = re.compile(r"'([^':=]+)[:=](\d+)'")
 _IN_FILE = re.compile(r"In '(.+?)': \w+ raised while composing config")

@@ -13,6 +13,7 @@ from hpc_multinode.errors import ConfigError
 from hpc_multinode.plan import Facts, LaunchPlan, StrategyPlan, WorkPlan
 from hpc_multinode.slurm.leaking import LEAKING_NAMES
 from hpc_multinode.slurm.options import check_directives, count_gpus_asked, make_sbatch_options
+from hpc_multinode.slurm.step_options import check_srun_args
 from hpc_multinode.stop_times import choose_stop_times, make_stop_options
 from hpc_multinode.wrapping import choose_wrapper, make_agent_command, make_setup_lines
 
@@ -69,6 +70,7 @@ def make_plan(
     """
     _check_ranges(config)
     _check_setup(config.cluster.setup)
+    check_srun_args(config.resources.srun_args)
     name = make_run_name(config, target)
     run_id = config.run_id or facts.run_id
     _check_names(name, run_id)
