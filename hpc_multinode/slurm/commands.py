@@ -58,7 +58,7 @@ def read_partitions() -> tuple[str, str] | None:
 
 
 def find_job_of_script(script: str, *, user: str) -> str | None:
-    """Return the id of a job that waits or runs, by the path of its script; None where there is none.
+    """Return the id of a job by the path of its script, also if it has just ended; None where there is none.
 
     Args:
         script: Absolute path, as it was given to sbatch.
@@ -67,7 +67,7 @@ def find_job_of_script(script: str, *, user: str) -> str | None:
     Source:
         squeue(1), --format: %F is the job's id, for an array that of the whole, %o its command.
     """
-    ended = _run(["squeue", "--noheader", "--user", user, "--format", "%F %o"])
+    ended = _run(["squeue", "--noheader", "--states=all", "--user", user, "--format", "%F %o"])
     for line in ended.stdout.splitlines() if ended is not None else ():
         job_id, _, command = line.strip().partition(" ")
         if command == script:
@@ -297,16 +297,20 @@ def _run(
     """Run a command; None where it hangs or is not there."""
     if env is None:
         env = {name: value for name, value in os.environ.items() if not name.startswith(_PERSONAL)}
+    pipe = subprocess.PIPE
     try:
-        return subprocess.run(  # noqa: S603 - the words are ours
-            words,
-            capture_output=True,
-            input=text_in,
-            text=True,
-            errors="replace",
-            env=env,
-            timeout=timeout_s,
-            check=False,
+        process = subprocess.Popen(  # noqa: S603 - the words are ours
+            words, stdin=pipe, stdout=pipe, stderr=pipe, text=True, errors="replace", env=env
         )
-    except (OSError, subprocess.TimeoutExpired):
+    except OSError:
         return None
+    with process:
+        try:
+            out, err = process.communicate(text_in, timeout=timeout_s)
+        except BaseException as error:
+            process.kill()
+            process.wait()  # also after a Ctrl-C, so that it is gone for sure
+            if isinstance(error, subprocess.TimeoutExpired):
+                return None
+            raise
+    return subprocess.CompletedProcess(words, process.returncode, out, err)

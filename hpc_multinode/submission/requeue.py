@@ -68,7 +68,7 @@ def _make_resubmission(plan: LaunchPlan) -> list[str]:
     # The job that it waited for has ended; Slurm may have forgotten it, and then refuses to wait.
     dependency = str(plan.sbatch.get("dependency", "singleton"))
     copy = 'cat "$0"' if dependency == "singleton" else "sed '/^#SBATCH --dependency=/d' \"$0\""
-    find = "squeue --noheader --me --format='%F %o'"
+    find = "squeue --noheader --me --states=all --format='%F %o'"
     return [
         "requeue_job() {",
         f"umask {'077' if plan.is_private else '027'}",

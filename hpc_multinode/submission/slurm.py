@@ -100,10 +100,26 @@ def submit_slurm(plan: LaunchPlan, folder: RunFolder, *, sleep: Callable[[float]
         return hand_in(folder.path / SCRIPT, user=plan.user, sleep=sleep)
     except RefusedError as error:
         raise make_refusal(folder, SCRIPT, error) from None
+    except Withdrawn as withdrawn:
+        if withdrawn.job_id is None:
+            shutil.rmtree(folder.path)
+        raise
 
 
 class RefusedError(Exception):
     """sbatch has refused a script; its text is what it said."""
+
+
+class Withdrawn(KeyboardInterrupt):
+    """Ctrl-C while sbatch was at work.
+
+    Args:
+        job_id: The job that had got in all the same, and was cancelled; None where there is none.
+    """
+
+    def __init__(self, job_id: str | None) -> None:
+        super().__init__()
+        self.job_id = job_id
 
 
 def hand_in(script: Path, *, user: str, sleep: Callable[[float], None] = time.sleep) -> str:
@@ -116,9 +132,13 @@ def hand_in(script: Path, *, user: str, sleep: Callable[[float], None] = time.sl
 
     Raises:
         RefusedError: sbatch refuses it.
+        Withdrawn: Ctrl-C.
         SubmissionError: Nobody knows whether it took the job.
     """
-    ended = submit_script(str(script), env=make_submission_env(os.environ))
+    try:
+        ended = submit_script(str(script), env=make_submission_env(os.environ))
+    except KeyboardInterrupt:
+        raise _withdraw(str(script), user=user, sleep=sleep) from None
     said = "sbatch did not answer within five minutes" if ended is None else ended.stderr.strip()
     if ended is not None and ended.returncode == 0:
         job_id = parse_submitted(ended.stdout) or find_job_of_script(str(script), user=user)
@@ -161,6 +181,20 @@ def _find_submitted(script: str, said: str, *, user: str, sleep: Callable[[float
         found=said,
         fix=f"the job may still come: {_LOOK.format(script=shlex.quote(script))}; if there is none, submit again",
     )
+
+
+def _withdraw(script: str, *, user: str, sleep: Callable[[float], None]) -> Withdrawn:
+    """Cancel a job that has got in, and say what has become of it."""
+    for wait_s in _LOOK_AFTER_S[:2]:
+        sleep(wait_s)
+        job_id = find_job_of_script(script, user=user)
+        if job_id is not None:
+            refusal = cancel_job(job_id)
+            end = f"cannot be cancelled: {refusal}" if refusal else "is cancelled"
+            print(f"interrupted: job {job_id} was submitted, and {end}", file=sys.stderr)  # noqa: T201
+            return Withdrawn(job_id)
+    print("interrupted: no job was submitted", file=sys.stderr)  # noqa: T201
+    return Withdrawn(None)
 
 
 def make_job_controller(entry: Entry) -> Controller:
