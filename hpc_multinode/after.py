@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hpc_multinode.errors import ConfigError
+from hpc_multinode.life.files import read_report
 from hpc_multinode.life.finding import find_run
 from hpc_multinode.registry import read_entries
-from hpc_multinode.report import Report
-from hpc_multinode.runs import REPORT, SWEEP
+from hpc_multinode.runs import SWEEP
 from hpc_multinode.slurm.commands import is_in_queue, list_queued_jobs, split_job_id
 from hpc_multinode.sweep_record import SweepRecord
 
@@ -141,10 +141,8 @@ def _find_sweep(folder: Path, user: str) -> Earlier:
 
 def _find_run(entry: Entry) -> Earlier:
     """Find what has become of a run; the report of a job that waits again is not its last word."""
-    job_id = entry.job_id if entry.mode == "slurm" else None
-    named = f"{job_id};{entry.cluster}" if entry.is_remote else job_id
-    if job_id is not None and is_in_queue(named or job_id):
-        return Earlier(job_ids=(job_id,))
+    if entry.mode == "slurm" and entry.job_id is not None and is_in_queue(entry.slurm_id):
+        return Earlier(job_ids=(entry.job_id,))
     return Earlier(job_ids=(), has_succeeded=_read_end(entry.path))
 
 
@@ -188,5 +186,5 @@ def _parse(after: str) -> tuple[str, list[str]]:
 
 
 def _read_end(folder: Path) -> bool | None:
-    report = folder / REPORT
-    return Report.from_json(report.read_text()).exit_code == 0 if report.exists() else None
+    report = read_report(folder)
+    return None if report is None else report.exit_code == 0

@@ -113,8 +113,8 @@ class Entry:
             ValueError: It is no JSON, or has a value that cannot be.
             TypeError: It is no entry.
         """
-        fields = take_fields(cls, json.loads(text))
-        entry = cls(**{**fields, "earlier_job_ids": tuple(fields.get("earlier_job_ids", ()))})
+        known = take_fields(cls, json.loads(text))
+        entry = cls(**{**known, "earlier_job_ids": tuple(known.get("earlier_job_ids", ()))})
         read_time(entry.submitted)
         if min(entry.num_nodes, entry.local_world_size) < 1 or not entry.path.is_absolute():
             raise ValueError("an entry has nodes, workers and a folder")

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, TextIO
 
 from hpc_multinode.errors import SubmissionError
 from hpc_multinode.launching import describe_plan, launch, register_job, warn_of_left_out
+from hpc_multinode.life.files import read_report
 from hpc_multinode.person import shorten
-from hpc_multinode.report import Report
-from hpc_multinode.runs import CODE, REPORT, SWEEP, RunFolder
+from hpc_multinode.runs import CODE, SWEEP, RunFolder
 from hpc_multinode.slurm.commands import find_cluster_name, find_max_array_size
 from hpc_multinode.snapshot import take_snapshot
 from hpc_multinode.submission.array import make_arrays, render_array, render_numbers
@@ -257,5 +257,5 @@ def _name(point: SweepPoint) -> str:
 
 def _was_stopped(point: SweepPoint) -> bool:
     """Say whether the person has ended the run, which then ends the sweep."""
-    report = Path(point.plan.run_dir) / REPORT
-    return report.exists() and Report.from_json(report.read_text()).state == "CANCELLED"
+    report = read_report(Path(point.plan.run_dir))
+    return report is not None and report.state == "CANCELLED"

@@ -35,7 +35,7 @@ ALLOWED = {
     "checkpointing": {"plan", "runs", "stopping"},
     "modules": {"errors"},
     "git": {"errors"},
-    "after": {"errors", "life", "plan", "registry", "report", "runs", "slurm", "sweep_record"},
+    "after": {"errors", "life", "plan", "registry", "runs", "slurm", "sweep_record"},
     "snapshot": {"errors", "git", "plan", "runs", "work"},
     "source": {"errors", "arguments", "modules", "work"},
     "work": {"errors", "modules", "source"},
@@ -59,7 +59,7 @@ ALLOWED = {
     "cli": SHARED | {"compose", "preparation", "launching", "submission", "node", "templates", "life"} | SWEEPS,
     "sweep_record": {"resubmission", "runs", "slurm"},
     "sweep": {"after", "config", "errors", "plan", "points", "preparation", "runs", "snapshot", "sweep_record"},
-    "sweep_selection": {"errors", "report", "runs", "slurm", "sweep", "sweep_record"},
+    "sweep_selection": {"errors", "life", "runs", "slurm", "sweep", "sweep_record"},
     "sweep_launch": SHARED | {"launching", "life", "preparation", "snapshot", "submission"} | SWEEPS,
 }
 

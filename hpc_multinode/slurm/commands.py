@@ -21,7 +21,6 @@ _ASK_AGAIN, _ASK_AGAIN_S = 2, 0.3
 _SUBMIT_TIMEOUT_S = 300.0
 # Variables by which a person changes what the commands print for themselves; we ask for what we can read.
 _PERSONAL = ("SQUEUE_", "SACCT_", "SCANCEL_", "SLURM_TIME_FORMAT", "SLURM_BITSTR_LEN")
-_MAX_ARRAY_SIZE = re.compile(r"^MaxArraySize\s*=\s*(\d+)", re.MULTILINE)
 _DEFAULT_ARRAY_SIZE = 1001
 
 
@@ -162,9 +161,8 @@ def find_max_array_size() -> int:
     Source:
         slurm.conf(5), MaxArraySize. scontrol(1), show config.
     """
-    ended = _run(["scontrol", "show", "config"])
-    found = _MAX_ARRAY_SIZE.search(ended.stdout) if ended is not None else None
-    return max(1, int(found[1])) if found is not None else _DEFAULT_ARRAY_SIZE
+    found = _find_setting("MaxArraySize")
+    return max(1, int(found)) if found is not None and found.isdigit() else _DEFAULT_ARRAY_SIZE
 
 
 def list_queue(cluster: str | None) -> str | None:
@@ -229,9 +227,7 @@ def find_cluster_name() -> str | None:
     Source:
         scontrol(1), show config.
     """
-    ended = _run(["scontrol", "show", "config"])
-    found = re.search(r"^ClusterName\s*=\s*(\S+)", ended.stdout, re.MULTILINE) if ended is not None else None
-    return found[1] if found else None
+    return _find_setting("ClusterName")
 
 
 def find_kill_wait() -> float | None:
@@ -240,9 +236,14 @@ def find_kill_wait() -> float | None:
     Source:
         slurm.conf(5), KillWait; scontrol(1), show config.
     """
+    found = _find_setting("KillWait")  # such as "30 sec"
+    return float(found) if found is not None and found.isdigit() else None
+
+
+def _find_setting(name: str) -> str | None:
     ended = _run(["scontrol", "show", "config"])
-    found = re.search(r"^KillWait\s*=\s*(\d+)", ended.stdout, re.MULTILINE) if ended is not None else None
-    return float(found[1]) if found else None
+    found = re.search(rf"^{name}\s*=\s*(\S+)", ended.stdout, re.MULTILINE) if ended is not None else None
+    return found[1] if found is not None else None
 
 
 def ask_job(job_id: str, *, restart_count: int) -> JobFacts:

@@ -53,16 +53,16 @@ def runs(on_slurm: OnSlurm) -> dict[str, EndedOnSlurm]:
     here = f"resources.nodelist={on_slurm.cluster.node_names[0]}"
     there = f"resources.nodelist={on_slurm.cluster.node_names[2]}"
     started = {
-        "limit": submit("polls_until_told", AGAIN, there, *SOON),
+        "limit": submit("polls", AGAIN, there, *SOON),
         "most": submit("polls", "work.kwargs.steps=9999", AGAIN, "requeue.max=1", there, *SOON),
         "refused": submit(
             "polls", "work.kwargs.steps=9999", AGAIN, "requeue.exit_code=99", there, *SOON, sbatch=_REFUSING_SBATCH
         ),
-        "no answer": submit("polls_until_told", AGAIN, there, *SOON, sbatch=_DEAF_SBATCH),
-        "outside": submit("polls_until_told", there, *SOON, wrapper=_HIDES_SLURM),
-        "sweep": submit("polls_until_told", "-m", "work.kwargs.more=40,41", AGAIN, there, *SOON),
+        "no answer": submit("polls", AGAIN, there, *SOON, sbatch=_DEAF_SBATCH),
+        "outside": submit("polls", there, *SOON, wrapper=_HIDES_SLURM),
+        "sweep": submit("polls", "-m", "work.kwargs.seconds=0.3,0.31", AGAIN, there, *SOON),
     }
-    started["preempted"] = submit("polls_until_told", AGAIN, here, "resources.workers_per_node=2")
+    started["preempted"] = submit("polls", AGAIN, here, "resources.workers_per_node=2")
     wait_for_log(started["preempted"], "step 5")
     urgent = on_slurm.cluster.submit_urgent("sleep 1", "-N1", "-w", on_slurm.cluster.node_names[0])
     on_slurm.cluster.wait_for_job(urgent, "COMPLETED")
@@ -79,7 +79,7 @@ def test_a_point_of_a_sweep_goes_on_alone(runs: dict[str, EndedOnSlurm], on_slur
     """One task of an array goes on in an array of its own, under the same number, and counts as queued till then."""
     folder = runs["sweep"].run_dir
     wait_until(lambda: answers_of(folder / "1"), what="a new job of point 1", timeout_s=60)
-    words = [*on_slurm.plain("saver.py:polls_until_told"), "-m", "work.kwargs.more=40,41", "rerun=failed"]
+    words = [*on_slurm.plain("saver.py:polls"), "-m", "work.kwargs.seconds=0.3,0.31", "rerun=failed"]
     again = on_slurm.run(*words, cwd=runs["sweep"].cwd)
     assert "left out: points 0-1 wait or run" in again.out, again.out + again.err
     wait_until(lambda: read_report(folder / "1").get("state") == "COMPLETED", what="the end of point 1", timeout_s=60)
