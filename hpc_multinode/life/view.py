@@ -251,7 +251,7 @@ def _explain_job(job: QueuedJob) -> str:
         return ""
     word = f"{job.word}, " if job.state != "PENDING" else ""
     expected = f", expected start {format_time(job.started)}" if job.started is not None else ""
-    return f"waiting: {word}{job.reason or 'no reason given'}{expected}"
+    return f"waiting: {word}{job.reason or 'Slurm has not looked at it yet'}{expected}"
 
 
 def format_time(moment: datetime) -> str:
@@ -281,11 +281,13 @@ def _time(view: RunView, *, now: datetime) -> RunView:
     ran = sum((end - start).total_seconds() for start, end in spans if start is not None and end is not None)
     ran += max(0.0, (now - current).total_seconds()) if current is not None else 0.0
     last_start, last_end = spans[-1] if spans else (None, None)
-    if view.is_over and not spans and job is not None:
-        first = last_start = job.started
-        last_end = job.ends
+    account = view.word.account
+    if view.is_over and not spans and (job is not None or account is not None):
+        first = last_start = job.started if job is not None else account.started if account is not None else None
+        last_end = job.ends if job is not None else account.ended if account is not None else None
         ran = (last_end - first).total_seconds() if first is not None and last_end is not None else 0.0
-    queued = first - submitted if first is not None else now - submitted if is_waiting else None
+    never = last_end if view.is_over else now if is_waiting else None  # it has never started
+    queued = first - submitted if first is not None else never - submitted if never is not None else None
     return replace(
         view,
         started=current or last_start,
