@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-_KINDS: dict[str, tuple[type, ...]] = {"str": (str,), "int": (int,), "bool": (bool,), "tuple[str, ...]": (list, tuple)}
+_LINES = (list, tuple)
+_KINDS: dict[str, tuple[type, ...]] = {"str": (str,), "int": (int,), "bool": (bool,), "tuple[str, ...]": _LINES}
 _OPTIONAL = " | None"
 _ATTEMPT: dict[str, tuple[type, ...]] = {
     "attempt": (int,), "started": (str, type(None)), "ended": (str, type(None)), "nodes": (list, tuple),
@@ -27,18 +29,26 @@ def take_fields(cls: type, data: object) -> dict[str, Any]:
     if not isinstance(data, Mapping):
         msg = f"{cls.__name__} is a mapping"
         raise TypeError(msg)
-    fields: dict[str, Any] = cls.__dataclass_fields__  # type: ignore[attr-defined]
-    known = {name: data[name] for name in fields if name in data}
+    types = _find_types(cls)
+    known = {name: data[name] for name in types if name in data}
     for name, value in known.items():
-        text = fields[name].type
-        kinds = _KINDS.get(text.removesuffix(_OPTIONAL))
-        is_fine = kinds is None or isinstance(value, kinds) or (value is None and text.endswith(_OPTIONAL))
-        if is_fine and isinstance(value, (list, tuple)) and text == "tuple[str, ...]":
-            is_fine = all(isinstance(item, str) for item in value)
+        is_fine = isinstance(value, types[name])
+        if is_fine and isinstance(value, _LINES):
+            is_fine = all(isinstance(one, str) for one in value) or types[name] is not _LINES
         if not is_fine:
-            msg = f"{cls.__name__}.{name} is {text}, not {value!r}"
+            msg = f"{cls.__name__}.{name} cannot be {value!r}"
             raise TypeError(msg)
     return known
+
+
+@functools.cache  # a list of runs reads thousands
+def _find_types(cls: type) -> dict[str, tuple[type, ...]]:
+    fields: dict[str, Any] = cls.__dataclass_fields__  # type: ignore[attr-defined]
+    kinds = {name: _KINDS.get(field.type.removesuffix(_OPTIONAL), (object,)) for name, field in fields.items()}
+    return {
+        name: (*kinds[name], type(None)) if field.type.endswith(_OPTIONAL) else kinds[name]
+        for name, field in fields.items()
+    }
 
 
 def check_attempt(record: object) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 from dataclasses import dataclass
@@ -108,7 +109,9 @@ def _is_sound(event: dict[str, Any]) -> bool:
             Outcome.from_json(outcome)
     except TypeError:
         return False
-    return isinstance(event.get("node_rank", 0), int)
+    seconds = event.get("seconds", 0)
+    has_types = isinstance(event.get("node_rank", 0), int) and isinstance(event.get("name", ""), str)
+    return has_types and isinstance(seconds, (int, float)) and math.isfinite(seconds)
 
 
 def read_text(path: Path) -> str:

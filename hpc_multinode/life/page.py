@@ -26,6 +26,7 @@ _LEGEND = (
     ("queued", "waiting in the queue"), ("joining", "nodes meet"), ("importing", "imports"),
     ("spawning", "workers start"), ("connecting", "process group"), ("running", "the work"), ("stopping", "stopping"),
 )  # fmt: skip
+_FIRST_STEP = '<span><i class="running"></i>the work, up to its first step</span>'
 _MAX_OUTCOMES = 20
 
 
@@ -106,8 +107,8 @@ def _render_tiles(facts: PageFacts) -> str:
         ("ran", format_span(view.running_s)),
         ("waited in the queue", format_span(sum(span.end - span.start for span in facts.timeline.queued))),
         ("until all were ready", format_duration(ready) if ready is not None else "-"),
-        ("workers", str(entry.world_size)),
-        ("attempts", str(len(facts.timeline.attempts))),
+        ("worker" + "s" * (entry.world_size != 1), str(entry.world_size)),
+        ("attempt" + "s" * (len(facts.timeline.attempts) != 1), str(len(facts.timeline.attempts))),
     ]
     if view.report is not None:
         tiles.append(("exit code", str(view.report.exit_code)))
@@ -177,11 +178,12 @@ def _render_starts(facts: PageFacts) -> str:
     if not starts:
         return ""
     shown = {kind for kind, _ in _LEGEND[1:5]}
+    has_steps = any("first_step" in phases for phases in starts.values())
     legend = "".join(f'<span><i class="{kind}"></i>{text}</span>' for kind, text in _LEGEND if kind in shown)
     number = facts.timeline.attempts[-1].number if facts.timeline.attempts else 0
     return (
         f'<section class="card"><h2>Start of attempt {number}, from each agent\'s own start</h2>'
-        f'<div class="legend">{legend}</div>'
+        f'<div class="legend">{legend}{_FIRST_STEP if has_steps else ""}</div>'
         f'<div class="scroll">{draw_starts(starts, find_hosts(facts.view))}</div></section>'
     )
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from hpc_multinode.life.view import RunView
 
 _MAX_ROWS = 32
+_MAX_NODES = 4
 _RANK_COLOURS = {
     "failed": "red",
     "lost": "red",
@@ -153,13 +154,18 @@ def _render_attempts(view: RunView) -> str:
         spans = f"waited {format_span(record['queued_s'])}, ran {format_span(record['ran_s'])}"
         why = str(record.get("ended_by")).replace("_", " ") + (f": {record['cause']}" if record.get("cause") else "")
         step = f", saved step {record['step']}" if record.get("step") is not None else ""
-        nodes = f"  {', '.join(record.get('nodes', ())[:4])}".rstrip()
+        nodes = _name_nodes(record.get("nodes", ()))
         began = f"started {format_time(started)}, " if started is not None else ""
         lines.append(f"  {record.get('attempt')}  {began}{spans}{step}, ended by {why}{nodes}")
     numbers = [record.get("attempt") for record in records]
     if not view.is_over and view.files.attempt not in (None, *numbers) and view.started is not None:
         lines.append(f"  {view.files.attempt}  started {format_time(view.started)}, {view.state.lower()}")
     return "\n".join(lines)
+
+
+def _name_nodes(names: Sequence[str]) -> str:
+    rest = f", ... {len(names)} nodes" if len(names) > _MAX_NODES else ""
+    return f"  {', '.join(names[:_MAX_NODES])}{rest}".rstrip()
 
 
 def _render_paths(view: RunView) -> list[str]:

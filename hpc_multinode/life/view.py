@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from hpc_multinode.errors import EXIT_FAILED
 from hpc_multinode.records import read_time, time_attempts
 from hpc_multinode.report import EXIT_REQUEUED, Report, describe
 from hpc_multinode.slurm.jobs import FINAL, QUEUED, UNKNOWN
@@ -25,6 +26,8 @@ _HANDED_ON = timedelta(seconds=60)
 # After these ends the job may come back.
 _PASSING_ENDS = ("requeue", "preempted", "restart")
 _PASSING_CLASSES = ("lost_node", "preempted")
+_MEMORY_NOTE = "all workers had ended by themselves; what was killed is something that one of them had started"
+_FAILED_NOTE = "Slurm says that the job failed, although all workers ended well; submitit/ has what its agents printed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +90,12 @@ class RunView:
     running_s: float | None = None
 
     @property
+    def is_contested(self) -> bool:
+        """Say whether Slurm has another word on the end than the report on disk: its accounting may know why."""
+        before = self.files.report
+        return self.report is not None and before is not None and self.report.state != before.state
+
+    @property
     def is_lost(self) -> bool:
         """Say whether it has ended where it ran, and nobody has written its report."""
         return self.report is None and (self.is_over or self.word.is_over or self.is_orphan)
@@ -146,7 +155,7 @@ def judge(entry: Entry, files: RunFiles, word: SlurmWord, *, is_alive: bool | No
     """
     report = files.report
     if report is not None and not _is_passing(report, files, word, is_alive=is_alive, now=now):
-        report = merge_word(report, word)
+        report = merge_word(report, word, is_own_job=entry.mode == "slurm")
         view = RunView(
             entry=entry, files=files, word=word, state=report.state, is_over=True, report=report, reason=explain(report)
         )
@@ -163,12 +172,23 @@ def judge(entry: Entry, files: RunFiles, word: SlurmWord, *, is_alive: bool | No
     return _time(view, now=now)
 
 
-def merge_word(report: Report, word: SlurmWord) -> Report:
-    """Let Slurm's later word stand where it knows better why a run ended."""
-    state = word.account.state if word.account is not None else word.job.state if word.job is not None else UNKNOWN
+def merge_word(report: Report, word: SlurmWord, *, is_own_job: bool) -> Report:
+    """Let Slurm's later word stand where it knows better why a run ended.
+
+    Args:
+        report: Ours.
+        word: Slurm's.
+        is_own_job: The job is the run, and not a shell or script around it.
+    """
+    state = word.job.state if word.job is not None else UNKNOWN
+    if word.account is not None and word.account.state in FINAL:  # it may lag behind the queue
+        state = word.account.state
     if state == "OUT_OF_MEMORY" and report.state != state:
         code = report.exit_code or 137
-        return replace(report, state=state, failure_class="out_of_memory", exit_code=code)
+        notes = report.notes if report.root_cause is not None else (*report.notes, _MEMORY_NOTE)
+        return replace(report, state=state, failure_class="out_of_memory", exit_code=code, notes=notes)
+    if is_own_job and state == "FAILED" and report.state == "COMPLETED":
+        return replace(report, state=state, exit_code=EXIT_FAILED, notes=(*report.notes, _FAILED_NOTE))
     if state in ("TIMEOUT", "DEADLINE", "NODE_FAIL", "PREEMPTED") and report.state == "CANCELLED":
         return replace(report, state=state, failure_class=CLASSES[state])
     return report
@@ -194,6 +214,8 @@ def explain(report: Report) -> str:
         return f"rank {cause.global_rank} on {cause.host}{describe(cause).partition(')')[2]}"
     if cause is not None:
         return describe(cause)
+    if report.exit_code and report.failure_class is None and report.notes:
+        return report.notes[-1].partition(";")[0]
     return (report.failure_class or "").replace("_", " ") if report.exit_code else ""
 
 
@@ -254,7 +276,7 @@ def _explain_job(job: QueuedJob) -> str:
         return ""
     word = f"{job.word}, " if job.state != "PENDING" else ""
     expected = f", expected start {format_time(job.started)}" if job.started is not None else ""
-    return f"waiting: {word}{job.reason or 'no reason given'}{expected}"
+    return f"waiting: {word}{job.reason or 'Slurm has not looked at it yet'}{expected}"
 
 
 def format_time(moment: datetime) -> str:
@@ -284,11 +306,13 @@ def _time(view: RunView, *, now: datetime) -> RunView:
     ran = sum((end - start).total_seconds() for start, end in spans if start is not None and end is not None)
     ran += max(0.0, (now - current).total_seconds()) if current is not None else 0.0
     last_start, last_end = spans[-1] if spans else (None, None)
-    if view.is_over and not spans and job is not None:
-        first = last_start = job.started
-        last_end = job.ends
+    account = view.word.account
+    if view.is_over and not spans and (job is not None or account is not None):
+        first = last_start = job.started if job is not None else account.started if account is not None else None
+        last_end = job.ends if job is not None else account.ended if account is not None else None
         ran = (last_end - first).total_seconds() if first is not None and last_end is not None else 0.0
-    queued = first - submitted if first is not None else now - submitted if is_waiting else None
+    never = last_end if view.is_over else now if is_waiting else None  # it has never started
+    queued = first - submitted if first is not None else never - submitted if never is not None else None
     return replace(
         view,
         started=current or last_start,

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, TextIO
 
 from hpc_multinode.errors import EXIT_FAILED
 from hpc_multinode.life.following import tell_waiting
+from hpc_multinode.life.looking import look_at
 from hpc_multinode.life.printing import LogPrinter
 from hpc_multinode.life.settling import read_output
 from hpc_multinode.life.table import wants_colour
 from hpc_multinode.logs import RunFollower, WaitingFollower
 from hpc_multinode.person import shorten
+from hpc_multinode.registry import read_entry
 from hpc_multinode.report import Outcome, Report, make_cancel_code, render_report
 from hpc_multinode.runs import REPORT, RunFolder
 
@@ -99,11 +101,16 @@ class WatchedRun:
         while not path.exists() and time.monotonic() < until:  # written on another machine, it may show late
             time.sleep(_POLL_S)
         if path.exists():
-            return Report.from_json(path.read_text())
+            return self._hear_slurm(Report.from_json(path.read_text()))
         report = self._make_report()
         with contextlib.suppress(OSError):  # a full disk, or a folder that the work removed: it is told all the same
             self._folder.write(REPORT, report.to_json().encode())
         return report
+
+    def _hear_slurm(self, report: Report) -> Report:
+        """Let Slurm's own word on a job stand where it knows better."""
+        entry = read_entry(self._folder.path) if self._plan.mode == "slurm" else None
+        return report if entry is None else look_at(entry).report or report
 
     def _make_report(self) -> Report:
         """Compose the report where the agent of node 0 left none."""

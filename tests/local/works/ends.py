@@ -42,6 +42,11 @@ def fill_memory(global_rank):
     time.sleep(LONG)
 
 
+def fill_memory_below(global_rank):
+    if global_rank == 1:
+        print("child", subprocess.run([sys.executable, "-c", "[0] * (1 << 30)"]).returncode, flush=True)
+
+
 def exit_with(code, global_rank):
     if global_rank == 1:
         sys.exit(code)
