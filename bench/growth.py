@@ -1,0 +1,130 @@
+"""How plans, node lists, sweeps and logs grow with the number of nodes, points and ranks."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from functools import partial
+from typing import TYPE_CHECKING
+
+import psutil
+
+from bench.contestants import NUM_NODES, make_ours
+from bench.figures import Figure, make_ratio
+from bench.lab import BenchError, Values, pick, pick_both
+from hpc_multinode.slurm.nodelist import expand_node_list
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Callable
+
+    from bench.lab import Lab
+
+_NODES = (2, 64, 4096)
+_LISTS = (100, 1_000, 10_000)
+_POINTS = (10, 100, 1_000)
+_RANKS = (8, 64, 512)
+_LINE = re.compile(r"rank \d+ at ([\d.]+)$")
+_LOGS_TIMEOUT_S = 120.0
+_SWEEP_TIMEOUT_S = 240.0
+
+
+def measure(lab: Lab) -> None:
+    """Measure all of them in rounds."""
+    contestants: dict[str, Callable[[], Values]] = {}
+    for nodes in _NODES:
+        contestants[f"render, {nodes} nodes"] = partial(_render, lab, nodes)
+    for count in _LISTS:
+        contestants[f"node list, {count} nodes"] = partial(_expand, count)
+    for count in _POINTS:
+        contestants[f"sweep, {count} points"] = partial(_sweep, lab, count)
+    for count in _RANKS:
+        contestants[f"logs -f, {count} ranks"] = partial(_follow, lab, count)
+    rounds = lab.run_rounds(contestants)
+    for who in contestants:
+        for name, unit in (("seconds", "s"), ("delay_s", "s"), ("cpu_percent", "% of a core"), ("memory_mb", "MB")):
+            if values := pick(rounds, who, name):
+                what = who if name == "seconds" else f"{who}: {name.rpartition('_')[0]}"
+                lab.add(Figure(what=what, unit=unit, values=values))
+    largest = [(f"render, {_NODES[-1]} nodes", f"render, {_NODES[0]} nodes", "seconds", 1.5)]
+    largest += [(f"node list, {_LISTS[-1]} nodes", f"node list, {_LISTS[-2]} nodes", "seconds", 15.0)]
+    largest += [(f"sweep, {_POINTS[-1]} points", f"sweep, {_POINTS[-2]} points", "seconds", 15.0)]
+    largest += [(f"logs -f, {_RANKS[-1]} ranks", f"logs -f, {_RANKS[-2]} ranks", "cpu_percent", 15.0)]
+    for more, less, name, most in largest:
+        over, under = pick_both(rounds, more, less, name)
+        if over:
+            lab.add(make_ratio(f"{more} to {less.split(', ')[1]}", over, under, most=most, in_table=True))
+
+
+def _render(lab: Lab, nodes: int) -> Values:
+    words = make_ours("pytorch_spawn", "reduce.py:reduce_once", 8, lab.cluster.shared, f"nodes={nodes}").argv[3:]
+    began = time.monotonic()
+    lab.run(["python", "-m", "hpc_multinode", "render", *words], lab.cluster.shared)
+    return {"seconds": time.monotonic() - began}
+
+
+def _expand(count: int) -> Values:
+    # Racks of a hundred, each in two ranges with a gap between them, and the rest as one.
+    racks = ",".join(f"r{rack:03}n[001-049,051-101]" for rack in range(count // 100))
+    began = time.monotonic()
+    names = expand_node_list(racks, variable="SLURM_JOB_NODELIST")
+    seconds = time.monotonic() - began
+    if len(names) != count:
+        raise BenchError(f"{len(names)} names for {count} nodes")
+    return {"seconds": seconds}
+
+
+def _sweep(lab: Lab, count: int) -> Values:
+    out = lab.make_folder("sweep")
+    job = make_ours("pytorch_spawn", "reduce.py:reduce_once", 1, out, "resources.sbatch.hold=true")
+    argv = (*job.argv[:3], "-m", f"env.POINT=range({count})", *job.argv[3:])
+    lab.show_command(f"sweep, {count} points", " ".join(argv))
+    began = time.monotonic()
+    try:
+        lab.run(argv, out, timeout_s=_SWEEP_TIMEOUT_S)
+        return {"seconds": time.monotonic() - began}
+    finally:
+        lab.cluster.run(["scancel", "--user=hpcuser"])
+        lab.wait_until_idle()
+
+
+def _follow(lab: Lab, ranks: int) -> Values:
+    """Follow a run of so many ranks, without torch, and compare when each line was written and when it was shown."""
+    out = lab.make_folder("logs")
+    job = make_ours("script", "talk.py", ranks // NUM_NODES, out, "strategy.preload=[]")
+    lab.launch(f"run of {ranks} ranks", job, out)
+    argv = ("python", "-m", "hpc_multinode", "logs", "-f", str(next(out.glob("runs/*"))))
+    lab.show_command(f"logs -f, {ranks} ranks", " ".join(argv))
+    process = lab.cluster.popen(argv, cwd=out, env=lab.env(out))
+    timer = threading.Timer(_LOGS_TIMEOUT_S, process.kill)
+    timer.start()
+    delays: list[float] = []
+    used = memory = 0.0
+    began = time.monotonic()
+    try:
+        assert process.stdout is not None  # noqa: S101 - popen has piped it
+        for line in process.stdout:
+            if found := _LINE.search(line.rstrip()):
+                delays.append(time.time() - float(found[1]))
+                if len(delays) % ranks == 0:
+                    used, memory = _read_use(process)
+    finally:
+        timer.cancel()
+        process.kill()
+        process.communicate()
+        lab.wait_until_idle()
+    if len(delays) < ranks:
+        raise BenchError(f"{len(delays)} lines of {ranks} ranks were shown")
+    took = time.monotonic() - began
+    return {"delay_s": max(delays), "cpu_percent": 100 * used / took, "memory_mb": memory}
+
+
+def _read_use(process: subprocess.Popen[str]) -> tuple[float, float]:
+    """Return CPU seconds and memory of the launcher, the last child below the words that enter the host."""
+    try:
+        found = [one for one in psutil.Process(process.pid).children(recursive=True) if "logs" in one.cmdline()]
+        one = found[-1] if found else psutil.Process(process.pid)
+        return one.cpu_times().user + one.cpu_times().system, one.memory_info().rss / 2**20
+    except psutil.Error:
+        return 0.0, 0.0
