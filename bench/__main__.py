@@ -11,14 +11,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench.figures import render_figure
-from bench.lab import Lab
-from bench.results import compare, describe_machine, find_results, read_parts, render_table, write_results
+from bench.lab import PROJECT, Lab
+from bench.results import (
+    compare,
+    describe_machine,
+    find_results,
+    read_parts,
+    render_table,
+    replace_table,
+    write_results,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from bench.results import PartResult
 
+_README = PROJECT / "README.md"
 # Part to what it answers; each is a module with ``measure(lab)``.
 PARTS = {
     "start": "how long until the first all-reduce, beside torchrun, srun, submitit and Lightning",
@@ -36,6 +45,9 @@ def main(argv: Sequence[str]) -> int:
     options = _parse(argv)
     if options.compare is not None:
         return _compare(options.compare)
+    if options.readme:
+        replace_table(_README, render_table(_find(options.table or "")))
+        return 0
     if options.table is not None:
         print(render_table(_find(options.table), has_all=options.all), end="")
         return 0
@@ -68,6 +80,7 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--table", nargs="?", const="", metavar="FILE", help="print a result (default: the newest) as Markdown"
     )
+    parser.add_argument("--readme", action="store_true", help="put that table into the README")
     parser.add_argument("--all", action="store_true", help="with --table: every figure")
     return parser.parse_args(argv)
 

@@ -46,7 +46,7 @@ def measure(lab: Lab) -> None:
                 unit={"s": "s", "mb": "MB"}[unit],
                 values=tuple(run[name] for run in runs),
                 most=1.0 if num_agents == _TARGET_AGENTS and unit == "s" else None,
-                in_table=num_agents == _TARGET_AGENTS and not num_strangers,
+                in_table=num_agents == _TARGET_AGENTS and not num_strangers and unit == "s",
             )
             lab.add(figure)
             values[num_agents] = figure.median

@@ -79,7 +79,7 @@ def _sweep(lab: Lab, count: int) -> Values:
     out = lab.make_folder("sweep")
     job = make_ours("pytorch_spawn", "reduce.py:reduce_once", 1, out, "resources.sbatch.hold=true")
     argv = (*job.argv[:3], "-m", f"env.POINT=range({count})", *job.argv[3:])
-    lab.show_command(f"sweep, {count} points", " ".join(argv))
+    lab.show_command("sweep", " ".join(argv))
     began = time.monotonic()
     try:
         lab.run(argv, out, timeout_s=_SWEEP_TIMEOUT_S)
@@ -93,9 +93,9 @@ def _follow(lab: Lab, ranks: int) -> Values:
     """Follow a run of so many ranks, without torch, and compare when each line was written and when it was shown."""
     out = lab.make_folder("logs")
     job = make_ours("script", "talk.py", ranks // NUM_NODES, out, "strategy.preload=[]")
-    lab.launch(f"run of {ranks} ranks", job, out)
+    lab.launch("the run that logs -f shows", job, out)
     argv = ("python", "-m", "hpc_multinode", "logs", "-f", str(next(out.glob("runs/*"))))
-    lab.show_command(f"logs -f, {ranks} ranks", " ".join(argv))
+    lab.show_command("logs -f", " ".join(argv))
     process = lab.cluster.popen(argv, cwd=out, env=lab.env(out))
     timer = threading.Timer(_LOGS_TIMEOUT_S, process.kill)
     timer.start()

@@ -16,9 +16,10 @@ if TYPE_CHECKING:
     from bench.lab import Lab
 
 _HYDRA = "hydra-submitit-launcher, until sbatch has it"
+_FABRIC = "fabric run --help"
 _RIVALS = {
     "torchrun --help": "--help",
-    "fabric run --help": "--help",
+    _FABRIC: "--help",
     _HYDRA: "submit",
 }
 
@@ -34,16 +35,19 @@ def measure(lab: Lab) -> None:
         "render --check": (*ours, "render", "--check", *words),
         "list": (*ours, "list"),
         "torchrun --help": ("torchrun", "--help"),
-        "fabric run --help": ("fabric", "run", "--help"),
     }
     contestants: dict[str, Callable[[], Values]] = {
         who: partial(_time_command, lab, who, argv) for who, argv in commands.items()
     }
     contestants["submit"] = partial(_time_submit, lab)
-    if (PEERS / "bin" / "python").exists():
+    python = PEERS / "bin" / "python"
+    if python.exists():
+        fabric = (str(python), "-m", "lightning.fabric.cli", "run", "--help")
+        contestants[_FABRIC] = partial(_time_command, lab, _FABRIC, fabric)
         contestants[_HYDRA] = partial(_time_hydra, lab)
     else:
-        lab.fail(_HYDRA, BenchError(f"not installed; python -m bench.peers makes {PEERS.name}"))
+        for who in (_FABRIC, _HYDRA):
+            lab.fail(who, BenchError(f"not installed; python -m bench.peers makes {PEERS.name}"))
     rounds = lab.run_rounds(contestants)
     for who in contestants:
         if values := pick(rounds, who, "seconds"):

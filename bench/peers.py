@@ -12,7 +12,8 @@ from pathlib import Path
 
 from bench.contestants import PEERS
 
-_PACKAGES = ("hydra-submitit-launcher", "torchrunx")
+# click: what "fabric run" needs beside Lightning.
+_PACKAGES = ("hydra-submitit-launcher", "torchrunx", "click")
 
 
 def main() -> int:

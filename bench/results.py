@@ -15,9 +15,10 @@ import psutil
 from bench.figures import RATIO, Figure, render_number, render_target
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
 RESULTS = Path(__file__).with_name("results")
+_BEGIN, _END = "<!-- figures -->", "<!-- end of figures -->"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -175,6 +176,20 @@ def render_table(path: Path, *, has_all: bool = False) -> str:
     return "\n".join(lines) + "\n"
 
 
+def replace_table(document: Path, table: str) -> None:
+    """Put a table between the two marks of a document.
+
+    Args:
+        document: The file, which has the marks ``<!-- figures -->`` and ``<!-- end of figures -->``.
+        table: From ``render_table``.
+    """
+    before, begin, rest = document.read_text().partition(_BEGIN)
+    _, end, after = rest.partition(_END)
+    if not (begin and end):
+        raise ValueError(f"{document} lacks the marks {_BEGIN} and {_END}")
+    document.write_text(f"{before}{begin}\n{table}{end}{after}")
+
+
 def _render_row(part: str, figure: Figure) -> str:
     unit = "" if figure.unit == RATIO else f" {figure.unit}"
     spread = f"{render_number(min(figure.values))} to {render_number(max(figure.values))}"
@@ -182,8 +197,3 @@ def _render_row(part: str, figure: Figure) -> str:
     return (
         f"| {part}: {figure.what} | {render_number(figure.median)}{unit} | {spread} | {len(figure.values)} | {target} |"
     )
-
-
-def render_commands(parts: Mapping[str, PartResult]) -> Sequence[str]:
-    """Return every contestant's command."""
-    return [f"{name}: {who}:\n{text}" for name, part in parts.items() for who, text in part.commands.items()]

@@ -13,7 +13,16 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
-from bench.contestants import NUM_NODES, make_lightning, make_ours, make_srun, make_submitit, make_torchrun
+from bench.contestants import (
+    NUM_NODES,
+    PEERS,
+    make_lightning,
+    make_ours,
+    make_srun,
+    make_submitit,
+    make_torchrun,
+    make_torchrunx,
+)
 from bench.figures import Figure, make_ratio
 from bench.lab import Values, pick, pick_both
 
@@ -25,6 +34,8 @@ if TYPE_CHECKING:
     from bench.lab import Lab
 
 SIZES = (1, 2, 4, 8, 16)
+# Sizes that the README shows, and whose phases are told.
+_SHOWN = (1, 4, 16)
 OURS = "pytorch_spawn"
 # Sizes at which each starts: the peers import torch in every worker, which on few cores takes most of a bench's time.
 CONTESTANTS: dict[str, tuple[Callable[[int, Path], Job], tuple[int, ...]]] = {
@@ -33,21 +44,27 @@ CONTESTANTS: dict[str, tuple[Callable[[int, Path], Job], tuple[int, ...]]] = {
     "torchrun": (lambda workers, out: make_torchrun("reduce.py", workers, out), SIZES),
     "srun": (lambda workers, out: make_srun("reduce.py", workers, out), SIZES),
     "submitit": (make_submitit, (1, 4)),
+    "torchrunx": (make_torchrunx, (1, 4)),
     "lite": (lambda workers, out: make_ours("lite", "reduce.py:reduce_with_fabric", workers, out), (4,)),
     "lightning": (lambda workers, out: make_ours("lightning", "trainer.py:fit", workers, out), (1, 4)),
     "Lightning under srun": (make_lightning, (1, 4)),
 }
 # Whose start is divided by which of ours.
-_RIVALS = {"torchrun": OURS, "srun": OURS, "submitit": OURS, "Lightning under srun": "lightning"}
+_RIVALS = {"torchrun": OURS, "srun": OURS, "submitit": OURS, "torchrunx": OURS, "Lightning under srun": "lightning"}
 # What others measured before, as ratios at 4 workers a node.
 _LEAST = {"torchrun": 4.0, "srun": 3.0, "submitit": 3.0, "Lightning under srun": 3.0}
 _TIMEOUT_S = 120.0
+# What no launcher of torch workers can be faster than.
+_FLOOR = "importing torch once on both nodes"
+_IMPORT = "import torch, torch.distributed, torch.nn.parallel"
 _PHASES = ("joined", "preloaded", "spawned", "process_group")
 
 
 def measure(lab: Lab) -> None:
     """Measure all contestants at all sizes."""
-    starts: dict[str, Callable[[], Values]] = {}
+    starts: dict[str, Callable[[], Values]] = {_FLOOR: partial(_import_once, lab)}
+    if not (PEERS / "bin" / "python").exists():
+        lab.note("torchrunx is not installed; python -m bench.peers does so")
     for workers in SIZES:
         for who, (make, sizes) in CONTESTANTS.items():
             if workers in sizes:
@@ -59,8 +76,9 @@ def measure(lab: Lab) -> None:
         last, first = pick_both(rounds, _name(OURS, SIZES[-1]), _name(OURS, SIZES[0]), clock)
         if first:
             what = f"growth from {_size(SIZES[0])} to {_size(SIZES[-1])} workers, {clock.replace('_', ' ')}"
-            lab.add(make_ratio(what, last, first, in_table=True))
-    for workers in (1, 4, 16):
+            lab.add(make_ratio(what, last, first, in_table=clock == "from_step"))
+    _add_floor(lab, rounds)
+    for workers in _SHOWN:
         _add_phases(lab, rounds, workers)
 
 
@@ -80,14 +98,31 @@ def _add_size(lab: Lab, rounds: list[dict[str, Values]], workers: int) -> None:
         for clock in ("from_command", "from_sbatch", "from_step"):
             values = pick(rounds, _name(who, workers), clock)
             what = f"{_name(who, workers)}, {clock.replace('_', ' ')}"
-            lab.add(Figure(what=what, unit="s", values=values, in_table=who == OURS and clock == "from_sbatch"))
+            lab.add(
+                Figure(
+                    what=what,
+                    unit="s",
+                    values=values,
+                    in_table=who == OURS and clock == "from_sbatch" and workers in _SHOWN,
+                )
+            )
     for rival, ours in _RIVALS.items():
         for clock in ("from_command", "from_sbatch", "from_step"):
             theirs, own = pick_both(rounds, _name(rival, workers), _name(ours, workers), clock)
             if own:
                 least = _LEAST[rival] if workers == 4 and clock == "from_sbatch" else None  # noqa: PLR2004
                 what = f"{rival} to ours, {_size(workers)}, {clock.replace('_', ' ')}"
-                lab.add(make_ratio(what, theirs, own, least=least, in_table=clock == "from_sbatch"))
+                lab.add(
+                    make_ratio(what, theirs, own, least=least, in_table=clock == "from_sbatch" and workers in _SHOWN)
+                )
+
+
+def _add_floor(lab: Lab, rounds: list[dict[str, Values]]) -> None:
+    if values := pick(rounds, _FLOOR, "from_step"):
+        lab.add(Figure(what=_FLOOR, unit="s", values=values))
+    ours, floor = pick_both(rounds, _name(OURS, 1), _FLOOR, "from_step")
+    if ours:
+        lab.add(make_ratio(f"ours, {_size(1)}, from step, to {_FLOOR}", ours, floor, most=1.5, in_table=True))
 
 
 def _add_phases(lab: Lab, rounds: list[dict[str, Values]], workers: int) -> None:
@@ -106,7 +141,7 @@ def start_once(lab: Lab, who: str, make: Callable[[int, Path], Job], workers: in
     out = lab.make_folder("start")
     job = make(workers, out)
     began = time.time()
-    lab.launch(_name(who, workers), job, out)
+    lab.launch(who, job, out)
     told = lab.collect(out, world=NUM_NODES * workers, timeout_s=_TIMEOUT_S)
     ended = max(one["now"] for one in told)
     stepped = min(one["started"] for one in told)
@@ -123,6 +158,17 @@ def start_once(lab: Lab, who: str, make: Callable[[int, Path], Job], workers: in
         values |= {"phase command line": submitted - began, "phase queue": batch - submitted}
         values |= {"phase srun": stepped - batch, **read_phases(events[0], stepped=stepped, ended=ended)}
     return values
+
+
+def _import_once(lab: Lab) -> Values:
+    """Import torch in as many processes at once as there are nodes: they share this machine's cores."""
+    argv = ("python", "-c", _IMPORT)
+    lab.show_command(_FLOOR, f'python -c "{_IMPORT}"')
+    began = time.monotonic()
+    processes = [lab.cluster.popen(argv, host=name) for name in lab.cluster.node_names]
+    for process in processes:
+        process.communicate()
+    return {"from_step": time.monotonic() - began}
 
 
 def find_submitted(out: Path) -> float | None:

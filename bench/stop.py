@@ -40,8 +40,8 @@ _TASK_OF_SRUN = re.compile(r"task (?:ID )?(\d+)(?:-\d+)?: Exited")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Ready:
-    """A job whose workers wait for the word."""
+class _Started:
+    """A job whose workers wait for the word once they are ready."""
 
     who: str
     what: str
@@ -76,32 +76,26 @@ def _add(lab: Lab, rounds: list[dict[str, Values]], who: str, what: str) -> None
         return
     lines, right = (pick(rounds, f"{who}, {what}", name) for name in ("lines", "right"))
     name = f"{who}, ranks that {what}"
+    is_first = what == WHATS[0]
+    most_s, most_lines, least_right = (_MOST_S[what], _MOST_LINES, 1.0) if is_ours else (None, None, None)
     lab.add(
-        Figure(
-            what=f"{name}: death to end",
-            unit="s",
-            values=seconds,
-            most=_MOST_S[what] if is_ours else None,
-            in_table=True,
-        ),
-        Figure(
-            what=f"{name}: output", unit="lines", values=lines, most=_MOST_LINES if is_ours else None, in_table=True
-        ),
-        Figure(
-            what=f"{name}: root cause right", unit="of 1", values=right, least=1.0 if is_ours else None, in_table=True
-        ),
+        Figure(what=f"{name}: death to end", unit="s", values=seconds, most=most_s, in_table=is_ours),
+        Figure(what=f"{name}: output", unit="lines", values=lines, most=most_lines, in_table=is_first),
+        Figure(what=f"{name}: root cause right", unit="of 1", values=right, least=least_right, in_table=is_first),
     )
 
 
 def _run_round(lab: Lab, title: str) -> dict[str, Values]:
     """Start all, let those that communicate die, then the others, and return what was seen of each."""
     top = lab.make_folder("stop")
-    ready = []
-    for what in WHATS:
-        for who in WHOS:
-            job = _attempt(lab, f"{who}, {what}, {title}", partial(_start, lab, top, who, what))
-            if job is not None:
-                ready.append(job)
+    started = [
+        _attempt(lab, f"{who}, {what}, {title}", partial(_start, lab, top, who, what)) for what in WHATS for who in WHOS
+    ]
+    ready = [
+        job
+        for job in started
+        if job is not None and _attempt(lab, f"{job.who}, {job.what}, {title}", partial(_wait_until_ready, lab, job))
+    ]
     measured: dict[str, Values] = {}
     for group in (("communicate",), ("sleep", "hang")):
         for what in group:
@@ -123,17 +117,21 @@ def _attempt(lab: Lab, who: str, act: Callable[[], _Seen]) -> _Seen | None:
         return None
 
 
-def _start(lab: Lab, top: Path, who: str, what: str) -> _Ready:
+def _start(lab: Lab, top: Path, who: str, what: str) -> _Started:
     out = top / f"{who}-{what}"
     out.mkdir()
     lab.give(out)
     job = _make(who, what, out)
-    lab.launch(f"{who}, {what}", job, out)
-    lab.wait_for_ranks(out, world=NUM_NODES * WORKERS, timeout_s=_START_TIMEOUT_S)
-    return _Ready(who=who, what=what, out=out)
+    lab.launch(who, job, out)
+    return _Started(who=who, what=what, out=out)
 
 
-def _see_end(lab: Lab, job: _Ready) -> Values:
+def _wait_until_ready(lab: Lab, job: _Started) -> bool:
+    lab.wait_for_ranks(job.out, world=NUM_NODES * WORKERS, timeout_s=_START_TIMEOUT_S)
+    return True
+
+
+def _see_end(lab: Lab, job: _Started) -> Values:
     over = job.out / "over"
     lab.wait_for("end", lambda: over.exists() and bool(over.read_text()), timeout_s=_END_TIMEOUT_S, out=job.out)
     seconds = float(over.read_text()) - float((job.out / "died").read_text())

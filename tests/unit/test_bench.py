@@ -11,7 +11,7 @@ import pytest
 from bench.__main__ import PARTS, main
 from bench.figures import Figure, make_ratio, render_figure
 from bench.files import Counts
-from bench.results import PartResult, read_parts, render_table, write_results
+from bench.results import PartResult, read_parts, render_table, replace_table, write_results
 from bench.stop import find_named
 from tests.conftest import TESTS
 
@@ -83,6 +83,24 @@ def test_table_has_machine_ratios_and_what_failed(tmp_path: Path) -> None:
     assert "start: ours" not in table
     assert "start: ours" in render_table(path, has_all=True)
     assert "- start: srun: no job" in table
+
+
+def test_table_is_put_into_a_document(tmp_path: Path) -> None:
+    """The table replaces what stands between the two marks, again and again; a document without them is refused."""
+    document = tmp_path / "README.md"
+    document.write_text("a\n<!-- figures -->\nold\n<!-- end of figures -->\nb\n")
+    for table in ("| 1 |\n", "| 2 |\n"):
+        replace_table(document, table)
+    assert document.read_text() == "a\n<!-- figures -->\n| 2 |\n<!-- end of figures -->\nb\n"
+    document.write_text("a\n")
+    with pytest.raises(ValueError, match="lacks the marks"):
+        replace_table(document, "| 3 |\n")
+
+
+def test_readme_has_a_place_for_the_table() -> None:
+    """The README has both marks, once."""
+    text = (TESTS.parent / "README.md").read_text()
+    assert (text.count("<!-- figures -->"), text.count("<!-- end of figures -->")) == (1, 1)
 
 
 def test_trace_is_counted() -> None:
