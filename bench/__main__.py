@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import signal
 import sys
 import time
 import traceback
@@ -54,6 +55,8 @@ def main(argv: Sequence[str]) -> int:
     unknown = [name for name in options.parts if name not in PARTS]
     if unknown:
         sys.exit(f"no part {unknown[0]}; there are {', '.join(PARTS)}")
+    # So that what has been measured is written, and the cluster taken down, also where something else ends the bench.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     machine = describe_machine()
     parts: dict[str, PartResult] = {}
     try:

@@ -61,8 +61,8 @@ def make_ours(strategy: str, work: str, workers: int, out: Path, *words: str) ->
 def make_torchrun(file: str, workers: int, out: Path, *, wrapper: str = "") -> Job:
     """Start torchrun once a node, in an sbatch script."""
     command = (
-        f"srun --cpu-bind=none {wrapper}torchrun --nnodes={NUM_NODES} --nproc-per-node={workers} --rdzv-backend=c10d "
-        f'--rdzv-id="$SLURM_JOB_ID" --rdzv-endpoint="$head:$port" {WORKS / file}'
+        f"srun --cpu-bind=none --kill-on-bad-exit=1 {wrapper}torchrun --nnodes={NUM_NODES} --nproc-per-node={workers} "
+        f'--rdzv-backend=c10d --rdzv-id="$SLURM_JOB_ID" --rdzv-endpoint="$head:$port" {WORKS / file}'
     )
     return _make_batch(command, out, tasks=1, cpus=workers)
 

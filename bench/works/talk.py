@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 
-SECONDS, EVERY_S = 8.0, 0.5
+SECONDS, EVERY_S = 4.0, 0.5
 
 if __name__ == "__main__":
     until = time.monotonic() + SECONDS
