@@ -26,6 +26,7 @@ POLL_S = 0.02
 # A contestant that has failed so often is asked no more.
 _MAX_FAILURES = 2
 _END_TIMEOUT_S = 60.0
+_LOOK_EVERY_S = 3.0
 _ROOT_PREFIX = "hpc-bench-"
 
 Values = dict[str, float]
@@ -134,17 +135,29 @@ class Lab:
         Raises:
             BenchError: Some rank does not.
         """
-        self.wait_for(
-            f"word of all {world} ranks",
-            lambda: len(list(out.glob("rank-*.json"))) == world,
-            timeout_s=timeout_s,
-            out=out,
-        )
+        until, look_at = time.monotonic() + timeout_s, time.monotonic() + _LOOK_EVERY_S
+        while True:
+            # Asked before the files: a rank that speaks last speaks before its job is gone.
+            is_late = time.monotonic() > until
+            is_over = is_late
+            if time.monotonic() > look_at:
+                is_over, look_at = is_late or not self.find_jobs(), time.monotonic() + _LOOK_EVERY_S
+            told = len(list(out.glob("rank-*.json")))
+            if told == world:
+                return
+            if is_over:
+                why = f"after {timeout_s:.0f} s" if is_late else "and no job is left"
+                raise BenchError(f"{told} of {world} ranks have spoken {why}\n{read_output(out)}")
+            time.sleep(POLL_S)
+
+    def find_jobs(self) -> list[str]:
+        """Return the jobs that wait or run."""
+        return self.cluster.run(["squeue", "--noheader", "--format=%i"], check=True).stdout.split()
 
     def wait_until_idle(self) -> None:
         """Wait until no job is left, and end those that stay."""
         until = time.monotonic() + _END_TIMEOUT_S
-        while self.cluster.run(["squeue", "--noheader"]).stdout.strip():
+        while self.find_jobs():
             if time.monotonic() > until:
                 self.cluster.run(["scancel", "--user=hpcuser"])
                 self.cluster.run(["scancel", "--signal=KILL", "--user=hpcuser"])

@@ -36,7 +36,7 @@ _START_TIMEOUT_S, _END_TIMEOUT_S = 180.0, 150.0
 _MOST_S = {"communicate": 2.0, "sleep": 2.0, "hang": 7.0}
 _MOST_LINES = 20.0
 _RANK_OF_TORCHRUN = re.compile(r"Root Cause \(first observed failure\):\n\[0\]:\n(?:.*\n){2}\s*rank\s*: (\d+)")
-_TASK_OF_SRUN = re.compile(r"task (?:ID )?(\d+)(?:-\d+)?: Exited")
+_TASKS_OF_SRUN = re.compile(r"tasks? ([\d,-]+): Exited")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,5 +157,9 @@ def find_named(who: str, output: str, out: Path) -> list[int]:
     if who == OURS:
         report = json.loads(next(out.glob("runs/*/report.json")).read_text())
         return [report["root_cause"]["global_rank"]]
-    pattern = _RANK_OF_TORCHRUN if who == "torchrun" else _TASK_OF_SRUN
-    return list(dict.fromkeys(int(rank) for rank in pattern.findall(output)))
+    if who == "torchrun":
+        return list(dict.fromkeys(int(rank) for rank in _RANK_OF_TORCHRUN.findall(output)))
+    # srun writes tasks of one node that end alike as one list, such as 0-1,3.
+    ranges = [part.partition("-") for tasks in _TASKS_OF_SRUN.findall(output) for part in tasks.split(",")]
+    ranks = [rank for first, _, last in ranges for rank in range(int(first), int(last or first) + 1)]
+    return list(dict.fromkeys(ranks))

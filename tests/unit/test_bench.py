@@ -124,4 +124,6 @@ def test_ranks_that_peers_name_are_found(tmp_path: Path) -> None:
     """The rank is read from torchrun's blocks, and the task from srun's lines."""
     block = "Root Cause (first observed failure):\n[0]:\n  time : now\n  host : n1\n  rank : {} (local_rank: 1)\n"
     assert find_named("torchrun", block.format(3) + block.format(1), tmp_path) == [3, 1]
-    assert find_named("srun", "srun: error: n2: task 3: Exited with exit code 1\n", tmp_path) == [3]
+    said = "srun: error: n2: task 3: Exited with exit code 1\nsrun: error: n1: tasks 0-1: Exited with exit code 1\n"
+    assert find_named("srun", said, tmp_path) == [3, 0, 1]
+    assert find_named("srun", "srun: error: n1: task 1: Terminated\n", tmp_path) == []
