@@ -23,7 +23,7 @@ _MANY = 4
 def measure(lab: Lab) -> None:
     """Measure with one worker a node, where no worker waits for another's core, and memory with several."""
     one: dict[str, Callable[[Path], Job]] = {
-        _FORKSERVER: lambda out: make_ours("pytorch_spawn", "loop.py:run", 1, out),
+        _FORKSERVER: lambda out: make_ours("pytorch_spawn", "loop.py:run", 1, out, "work.kwargs.watch_s=12"),
         _SRUN: lambda out: make_srun("loop.py", 1, out),
     }
     many: dict[str, Callable[[Path], Job]] = {

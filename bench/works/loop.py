@@ -15,8 +15,12 @@ from bench.works.probe import find_root_process, read_cpu_seconds, take_slurm_va
 _WARM_UP, _STEPS, _FLOATS = 50, 500, 65536
 
 
-def run() -> None:
-    """Time the steps in a process group that is there, and tell."""
+def run(watch_s: float = 0.0) -> None:
+    """Time the steps in a process group that is there, and tell.
+
+    Args:
+        watch_s: So long, at least, are agent and forkserver watched: they do little, and that every few seconds.
+    """
     values = torch.ones(_FLOATS)
     root = find_root_process()
     # Under srun there is nobody between Slurm and the worker.
@@ -31,6 +35,7 @@ def run() -> None:
         start = time.monotonic()
         dist.all_reduce(values)
         steps.append(time.monotonic() - start)
+    time.sleep(max(0.0, watch_s - (time.monotonic() - began)))
     took = time.monotonic() - began
     more = {"uss_mb": psutil.Process().memory_full_info().uss / 2**20}
     for name, pid in zip(("agent", "forkserver"), others, strict=False):
@@ -38,7 +43,7 @@ def run() -> None:
         memory = psutil.Process(pid).memory_full_info()
         more[f"{name}_uss_mb"], more[f"{name}_rss_mb"] = memory.uss / 2**20, memory.rss / 2**20
     dist.barrier()
-    tell(dist.get_rank(), step_ms=1000 * statistics.median(steps), total_s=took, **more)
+    tell(dist.get_rank(), step_ms=1000 * statistics.median(steps), **more)
 
 
 if __name__ == "__main__":
