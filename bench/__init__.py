@@ -1,1 +1,1 @@
-"""The figures of this project, measured as ratios in one run: ``python -m bench [NAME ...]``."""
+"""The figures of this project, beside what people would use instead: ``python -m bench [PART ...]``."""

@@ -9,12 +9,12 @@ import asyncio
 import contextlib
 import multiprocessing
 import resource
-import statistics
 import time
 from typing import TYPE_CHECKING, Any
 
 import psutil
 
+from bench.figures import RATIO, Figure
 from hpc_multinode.context import NodeContext
 from hpc_multinode.node.coordinator import Coordinator
 from hpc_multinode.node.hub import Hub
@@ -23,26 +23,37 @@ from hpc_multinode.ports import find_free_port
 from hpc_multinode.report import Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from bench.lab import Lab
 
 SECRET = b"the run's secret"
 LOOPBACK = "127.0.0.1"
 # How many of the clients connect at the same moment.
 _AT_ONCE = 512
+# The size that the target of a second is for.
+_TARGET_AGENTS = 1_000
 
 
-def measure(*, repeats: int = 3) -> Iterator[dict[str, Any]]:
-    """Yield one line of figures for each number of agents."""
+def measure(lab: Lab) -> None:
+    """Measure for each number of agents."""
+    medians: dict[str, dict[int, float]] = {"join_s": {}, "failure_s": {}, "memory_mb": {}}
     for num_agents, num_strangers in ((10, 0), (100, 0), (1_000, 0), (1_000, 1_000), (4_000, 0)):
-        runs = [_measure_once(num_agents, num_strangers) for _ in range(repeats)]
-        yield {
-            "what": f"{num_agents} agents" + (f", {num_strangers} silent strangers" if num_strangers else ""),
-            **{
-                name: f"{statistics.median(values):.3f} ({min(values):.3f} to {max(values):.3f})"
-                for name in runs[0]
-                for values in [[run[name] for run in runs]]
-            },
-        }
+        runs = [_measure_once(num_agents, num_strangers) for _ in range(lab.repeats)]
+        who = f"{num_agents} agents" + (f", {num_strangers} silent strangers" if num_strangers else "")
+        for name, values in medians.items():
+            what, _, unit = name.rpartition("_")
+            figure = Figure(
+                what=f"{who}: {what}",
+                unit={"s": "s", "mb": "MB"}[unit],
+                values=tuple(run[name] for run in runs),
+                most=1.0 if num_agents == _TARGET_AGENTS and unit == "s" else None,
+                in_table=num_agents == _TARGET_AGENTS and not num_strangers and unit == "s",
+            )
+            lab.add(figure)
+            values[num_agents] = figure.median
+    for name, values in medians.items():
+        # Ten times the agents may cost ten times as much and not a hundred times.
+        grown = values[1_000] / values[100]
+        lab.add(Figure(what=f"{name}, 1,000 agents to 100", unit=RATIO, values=(grown,), most=15.0))
 
 
 def _measure_once(num_agents: int, num_strangers: int) -> dict[str, float]:

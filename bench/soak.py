@@ -1,4 +1,4 @@
-"""A run that is interrupted again and again at random moments, beside one that nobody interrupts.
+"""Interrupts a run again and again at random moments, beside one that nobody interrupts: ``python -m bench.soak``.
 
 Preemption, time limit, a lost node and ``scontrol requeue`` on the real cluster of the tests. The weights at the end
 have to be the same to the bit, and no step that was saved may be done twice.
@@ -6,6 +6,7 @@ have to be the same to the bit, and no step that was saved may be done twice.
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import json
 import random
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from tests.slurm_cluster import ClusterError, ClusterSettings, SlurmCluster
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
 _EXAMPLE = Path(__file__).parents[1] / "examples/resumable.py"
 # Steps that the run takes; with the pause an uninterrupted run lasts about a minute for each 200 of them.
@@ -28,20 +29,21 @@ _STEPS_PER_EPOCH = 28
 KINDS = ("preemption", "time limit", "lost node", "requeue")
 
 
-def measure(*, interruptions: int = 20, seed: int = 0) -> Iterator[dict[str, Any]]:
-    """Yield a line for the run that was interrupted.
-
-    Args:
-        interruptions: How often. Count, at least 1.
-        seed: Of the moments and their order.
-    """
+def main() -> None:
+    """Start a cluster, interrupt a run on it, and print what became of it."""
+    parser = argparse.ArgumentParser(prog="python -m bench.soak", description=main.__doc__)
+    parser.add_argument("--interruptions", type=int, default=20, help="how often (default: 20, about 10 minutes)")
+    parser.add_argument("--seed", type=int, default=0, help="of the moments and their order")
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="hpc-soak-", ignore_cleanup_errors=True) as root:
         cluster = SlurmCluster(ClusterSettings(root=Path(root) / "cluster", nodes=3, with_dbd=False))
         cluster.up()
         try:
-            yield run(cluster, interruptions=interruptions, seed=seed)
+            found = run(cluster, interruptions=options.interruptions, seed=options.seed)
         finally:
             cluster.down()
+    for name, value in found.items():
+        print(f"{name}: {value}")
 
 
 def run(
@@ -171,3 +173,7 @@ def _wait(is_there: Callable[[], bool], *, what: str, timeout_s: float = 180.0) 
         if time.monotonic() > until:
             raise TimeoutError(f"{what} did not come in {timeout_s:.0f} s")
         time.sleep(0.2)
+
+
+if __name__ == "__main__":
+    main()
