@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from hpc_multinode.errors import EXIT_FAILED
 from hpc_multinode.records import read_time, time_attempts
-from hpc_multinode.report import EXIT_REQUEUED, Report, describe
+from hpc_multinode.report import EXIT_REQUEUED, Report, describe, make_cancel_code
 from hpc_multinode.slurm.jobs import FINAL, QUEUED, UNKNOWN
 
 if TYPE_CHECKING:
@@ -191,6 +191,8 @@ def merge_word(report: Report, word: SlurmWord, *, is_own_job: bool) -> Report:
         return replace(report, state=state, exit_code=EXIT_FAILED, notes=(*report.notes, _FAILED_NOTE))
     if state in ("TIMEOUT", "DEADLINE", "NODE_FAIL", "PREEMPTED") and report.state == "CANCELLED":
         return replace(report, state=state, failure_class=CLASSES[state])
+    if state == "CANCELLED" and report.exit_code == EXIT_REQUEUED:  # while it waited for its next attempt
+        return replace(report, state=state, failure_class=CLASSES[state], exit_code=make_cancel_code("SIGTERM"))
     return report
 
 

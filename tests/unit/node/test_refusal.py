@@ -22,12 +22,13 @@ if TYPE_CHECKING:
 )
 def test_the_report_says_what_slurm_said(
     tmp_path: Path,
+    *,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     ended_by: str,
     state: str,
     then: str,
-    stays: bool,  # noqa: FBT001
+    stays: bool,
 ) -> None:
     """State, code, note and the attempt's own record are those of a run that does not go on by us.
 
