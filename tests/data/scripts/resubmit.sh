@@ -29,12 +29,13 @@ umask 077
 sed '/^#SBATCH --dependency=/d' "$0" > "$requeue_request.sh" || return
 task=$SLURM_ARRAY_TASK_ID
 (
+cd "$SLURM_SUBMIT_DIR"
 unset $(compgen -e); eval "$requeue_variables"
 for name in ${!SLURM@}; do case $name in SLURM_CLUSTERS|SLURM_CONF|SLURM_CONF_SERVER|SLURM_JWT|SLURM_TIME_FORMAT) ;; *) unset "$name" ;; esac; done
 exec sbatch ${task:+"--array=$task"} "$requeue_request.sh" > "$requeue_request.out"
 ) && return
 sleep 5
-squeue --noheader --me --format='%F %o' | while read -r id script; do
+squeue --noheader --me --states=all --format='%F %o' | while read -r id script; do
 [ "$script" != "$requeue_request.sh" ] || echo "$id"
 done > "$requeue_request.out"
 [ -s "$requeue_request.out" ]
