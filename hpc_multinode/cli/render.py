@@ -13,6 +13,7 @@ from hpc_multinode.cli.composing import make_plan_from, make_sweep_from
 from hpc_multinode.compose import find_config_dirs
 from hpc_multinode.errors import ConfigError
 from hpc_multinode.launching import warn_of_left_out
+from hpc_multinode.person import find_cwd
 from hpc_multinode.preparation import find_piece_folders
 from hpc_multinode.submission.slurm import render_slurm
 from hpc_multinode.templates import read_pieces
@@ -26,10 +27,11 @@ def run(line: CommandLine) -> int:
     """Print the text, or Slurm's answer, and return 0."""
     typed = list(line.overrides)
     line.overrides.append("cluster.mode=slurm")
-    if line.is_sweep and line.is_standalone:
+    if line.is_sweep and (line.is_standalone or line.is_check):
+        option, does = ("--standalone", "prints the script of") if line.is_standalone else ("--check", "asks about")
         raise ConfigError(
-            what="--standalone prints the script of one run, not of a sweep",
-            found="render --standalone with -m",
+            what=f"{option} {does} one run, and this is a sweep",
+            found=f"render {option} with -m",
             fix="leave one of them out",
         )
     if line.is_sweep:
@@ -55,5 +57,8 @@ def _render_standalone(line: CommandLine, plan: LaunchPlan, typed: list[str]) ->
     named = find_config_dirs(line.config_dirs, os.environ)
     folders = [f"--config-dir={folder}" for folder in named]
     argv = [] if line.script_argv is None else ["--", *line.script_argv]
-    words = [*folders, *typed, "cluster.mode=step", *argv]
-    return render_standalone(plan, read_pieces(find_piece_folders(named)), python=sys.executable, words=words)
+    # What the job waits for is in its directives; in the job that is over.
+    waited = ["after=null"] * ("dependency" in plan.sbatch)
+    words = [*folders, *typed, "cluster.mode=step", *waited, *argv]
+    pieces = read_pieces(find_piece_folders(named))
+    return render_standalone(plan, pieces, cwd=str(find_cwd()), python=sys.executable, words=words)

@@ -61,7 +61,9 @@ def settle(view: RunView) -> Report:
         attempts=time_attempts(_make_attempts(view, state), submitted=entry.submitted),
     )
     folder = RunFolder(path=entry.path, is_private=not entry.path.stat().st_mode & 0o050)
-    if not (entry.path / REPORT).exists():  # one that we cannot read, of another version, is kept
+    if (
+        view.files.report is not None or not (entry.path / REPORT).exists()
+    ):  # one that we cannot read, of another version, is kept
         with contextlib.suppress(OSError):  # a full disk, or somebody else's run: it is told all the same
             folder.write(REPORT, report.to_json().encode())
     return report

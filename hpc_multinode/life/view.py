@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from hpc_multinode.errors import EXIT_FAILED
 from hpc_multinode.records import read_time, time_attempts
-from hpc_multinode.report import EXIT_REQUEUED, Report, describe
+from hpc_multinode.report import EXIT_REQUEUED, Report, describe, make_cancel_code
 from hpc_multinode.slurm.jobs import FINAL, QUEUED, UNKNOWN
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ def judge(entry: Entry, files: RunFiles, word: SlurmWord, *, is_alive: bool | No
         now: The time.
     """
     report = files.report
-    if report is not None and not _is_passing(report, files, word, is_alive=is_alive, now=now):
+    if report is not None and not _is_passing(report, entry, files, word, is_alive=is_alive, now=now):
         report = merge_word(report, word, is_own_job=entry.mode == "slurm")
         view = RunView(
             entry=entry, files=files, word=word, state=report.state, is_over=True, report=report, reason=explain(report)
@@ -191,6 +191,8 @@ def merge_word(report: Report, word: SlurmWord, *, is_own_job: bool) -> Report:
         return replace(report, state=state, exit_code=EXIT_FAILED, notes=(*report.notes, _FAILED_NOTE))
     if state in ("TIMEOUT", "DEADLINE", "NODE_FAIL", "PREEMPTED") and report.state == "CANCELLED":
         return replace(report, state=state, failure_class=CLASSES[state])
+    if state == "CANCELLED" and report.exit_code == EXIT_REQUEUED:  # while it waited for its next attempt
+        return replace(report, state=state, failure_class=CLASSES[state], exit_code=make_cancel_code("SIGTERM"))
     return report
 
 
@@ -219,7 +221,9 @@ def explain(report: Report) -> str:
     return (report.failure_class or "").replace("_", " ") if report.exit_code else ""
 
 
-def _is_passing(report: Report, files: RunFiles, word: SlurmWord, *, is_alive: bool | None, now: datetime) -> bool:
+def _is_passing(
+    report: Report, entry: Entry, files: RunFiles, word: SlurmWord, *, is_alive: bool | None, now: datetime
+) -> bool:
     """Say whether a report is only that of an earlier attempt."""
     last = report.attempts[-1] if report.attempts else {}
     if files.attempt is not None and files.attempt > last.get("attempt", files.attempt):
@@ -232,7 +236,7 @@ def _is_passing(report: Report, files: RunFiles, word: SlurmWord, *, is_alive: b
     ended = read_time(last.get("ended"))
     if word.is_over:
         # The new job's id may show late on this machine.
-        is_handed_on = files.is_handed_on and report.exit_code == EXIT_REQUEUED
+        is_handed_on = files.is_handed_on and report.exit_code == EXIT_REQUEUED and report.job_id == entry.job_id
         return is_handed_on and ended is not None and now - ended < _HANDED_ON
     if word.job is None and word.taken is None:  # a run on this machine, or a Slurm that does not answer
         return may_return and is_alive is not False

@@ -20,6 +20,8 @@ REQUEUED = "REQUEUED"
 # Slurm's words for failures of these classes; the others are plain FAILED.
 _STATES = {"lost_node": "NODE_FAIL", "out_of_memory": "OUT_OF_MEMORY"}
 _ENDED_BY = {"COMPLETED": "success", "CANCELLED": "cancelled", "NODE_FAIL": "lost_node"}
+# Longer than any grace that is left to one who stays; Slurm's SIGKILL comes before.
+STAY_S = 300.0
 # So many attempts in a row without anything new are enough.
 _MAX_IDLE = 2
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from hpc_multinode.checkpointing import remove_saved
 from hpc_multinode.errors import EXIT_FAILED
 from hpc_multinode.node.coordinator import Coordinator
-from hpc_multinode.node.ending import Ending, judge_ending, refuse_requeue
+from hpc_multinode.node.ending import STAY_S, Ending, judge_ending, refuse_requeue
 from hpc_multinode.node.history import read_history, write_records
 from hpc_multinode.node.hub import Hub
 from hpc_multinode.node.local import LOOPBACK
@@ -52,8 +52,6 @@ _EVENTS = {
 
 # Reasons of a stop that come from outside.
 _ASKED_FOR = ("cancel", "cancel_at_once", "warning", "hurry")
-# Longer than any grace that is left then; Slurm's SIGKILL comes before.
-_STAY_S = 300.0
 
 
 class Host:
@@ -162,7 +160,7 @@ class Host:
                 code = await self._write_report(ending)
         if ending.stays:
             self._journal.write("staying until Slurm kills us: a job that ends before is never requeued")
-            await asyncio.sleep(_STAY_S)
+            await asyncio.sleep(STAY_S)
         return code
 
     def _requeue(self, job_id: str) -> str | None:

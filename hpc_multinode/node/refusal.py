@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from hpc_multinode.node.ending import Ending, refuse_requeue
+from hpc_multinode.node.ending import STAY_S, Ending, refuse_requeue
 from hpc_multinode.node.history import write_records
 from hpc_multinode.report import Report
 from hpc_multinode.resubmission import REFUSAL, REQUEST
@@ -50,4 +51,6 @@ def report_refusal(folder: RunFolder, plan: LaunchPlan, *, job_id: str) -> int:
     write_records(folder, [record])
     folder.write(REPORT, refused.to_json().encode())
     print(f"error: {ending.notes[-1]}", file=sys.stderr)  # noqa: T201 - into the job's log
+    if ending.stays:
+        time.sleep(STAY_S)
     return ending.exit_code

@@ -49,6 +49,7 @@ def make_requeue_lines(plan: LaunchPlan) -> list[str]:
     srun = shlex.join(["srun", "--nodes=1", "--ntasks=1", *make_srun_options(plan)])
     return [
         'if [ -e "$requeue_request" ]; then',
+        f"umask {'077' if plan.is_private else '027'}",
         *act,
         f'requeue_job 2> "$requeue_request{REFUSAL}" || {{ {srun} {make_agent_command(plan, REFUSED)}; code=$?; }}',
         "fi",
@@ -71,7 +72,6 @@ def _make_resubmission(plan: LaunchPlan) -> list[str]:
     find = "squeue --noheader --me --states=all --format='%F %o'"
     return [
         "requeue_job() {",
-        f"umask {'077' if plan.is_private else '027'}",
         f'{copy} > "$requeue_request{SCRIPT}" || return',
         "task=$SLURM_ARRAY_TASK_ID",
         # As from where the first job was submitted: without what set-up and this job have added.

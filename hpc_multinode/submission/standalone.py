@@ -15,12 +15,15 @@ if TYPE_CHECKING:
 _TEMPLATE = "standalone.sbatch.j2"
 
 
-def render_standalone(plan: LaunchPlan, pieces: Mapping[str, str], *, python: str, words: Sequence[str]) -> str:
+def render_standalone(
+    plan: LaunchPlan, pieces: Mapping[str, str], *, cwd: str, python: str, words: Sequence[str]
+) -> str:
     """Return a script in which the launcher starts one step on the job's nodes.
 
     Args:
         plan: What is asked for.
         pieces: Texts of ``sbatch_templates``.
+        cwd: Absolute folder where the person stands; the plan's own may be a snapshot that is not made.
         python: Absolute path of the interpreter that runs the launcher.
         words: What was typed, for the launcher in the job.
 
@@ -30,7 +33,7 @@ def render_standalone(plan: LaunchPlan, pieces: Mapping[str, str], *, python: st
     variables = {
         "directives": tuple(Shell(line) for line in make_directives(plan.sbatch)),
         "name": plan.name,
-        "cwd": plan.cwd,
+        "cwd": cwd,
         "num_nodes": plan.num_nodes,
         "command": [python, "-m", "hpc_multinode", *words],
     }

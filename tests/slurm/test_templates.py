@@ -154,10 +154,10 @@ def test_a_standalone_script_can_be_submitted_again_and_again(on_slurm: OnSlurm)
 
 
 def test_a_standalone_script_keeps_the_words_of_a_script(on_slurm: OnSlurm) -> None:
-    """What stands behind ``--`` reaches the work's own command line."""
+    """What stands behind ``--`` reaches the work's own command line, also from a snapshot, after other jobs."""
     cwd = on_slurm.make_folder()
     on_slurm.write(cwd, "say.py", "import sys; print(sys.argv[1:])")
-    words = ["strategy=script", "strategy.preload=[]", "work.target=say.py"]
+    words = ["strategy=script", "strategy.preload=[]", "work.target=say.py", "snapshot=true", "after=chain"]
     done = on_slurm.run("render", "--standalone", *words, "--", "--lr", "a b", cwd=cwd)
     script = on_slurm.write(cwd, "job.sh", done.out)
     assert _submit_by_hand(on_slurm, cwd, str(script))["JobState"] == "COMPLETED"

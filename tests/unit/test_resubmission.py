@@ -76,3 +76,8 @@ def test_a_new_job_may_show_late(tmp_path: Path, requested: bool, now: float, is
     word = SlurmWord(taken=at(now), is_gone=True)
     view = judge(make_entry(tmp_path), read_files(tmp_path), word, is_alive=None, now=at(now))
     assert view.is_over is is_over
+    if requested:  # but where it is known, it is that job's end that counts
+        answer(tmp_path, "4711", "Submitted batch job 4712\n")
+        assert judge(
+            make_entry(tmp_path, job_id="4712"), read_files(tmp_path), word, is_alive=None, now=at(now)
+        ).is_over

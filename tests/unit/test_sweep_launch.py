@@ -268,11 +268,14 @@ def test_the_code_is_copied_once(
     assert [str(path.relative_to(tmp_path)) for path in tmp_path.rglob("code")] == ["here/runs/s/code"]
 
 
-def test_a_sweep_has_no_standalone_script(sbatch: Callable[..., Path], capsys: pytest.CaptureFixture[str]) -> None:
-    """A script for plain sbatch is for one run."""
+@pytest.mark.parametrize(("option", "does"), [("--standalone", "prints the script of"), ("--check", "asks about")])
+def test_a_sweep_is_no_single_run(
+    sbatch: Callable[..., Path], capsys: pytest.CaptureFixture[str], option: str, does: str
+) -> None:
+    """What is for one run is not silently left out of a sweep."""
     assert sbatch
-    assert run(["render", "--standalone", *SWEEP]) == 2
-    assert capsys.readouterr().err.startswith("error: --standalone prints the script of one run, not of a sweep\n")
+    assert run(["render", option, *SWEEP]) == 2
+    assert capsys.readouterr().err.startswith(f"error: {option} {does} one run, and this is a sweep\n")
 
 
 @pytest.mark.parametrize("site", ["cluster.container=/images/a b.sif", "cluster.template=pyxis"])

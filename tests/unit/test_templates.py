@@ -238,7 +238,7 @@ def test_the_package_alone_is_linked_into_the_run_folder(tmp_path: Path) -> None
 
 def test_a_standalone_script_asks_for_the_same() -> None:
     """The options are the plan's, and the words are quoted."""
-    text = render_standalone(_plan(), OURS, python="/py thon", words=["name=it's", "--", "$x"])
+    text = render_standalone(_plan(), OURS, cwd="/home/ada", python="/py thon", words=["name=it's", "--", "$x"])
     directives = [line for line in text.splitlines() if line.startswith("#SBATCH")]
     assert directives == ["#SBATCH --job-name=work", "#SBATCH --nodes=2", "#SBATCH --ntasks-per-node=1"]
     (line,) = (line for line in text.splitlines() if line.startswith("cd "))
@@ -250,7 +250,7 @@ def test_a_standalone_script_asks_for_the_same() -> None:
 @pytest.mark.parametrize("file", [None, *sorted(find_asset("sbatch_templates").glob("*.sbatch"))])
 def test_scripts_are_bash(file: Path | None) -> None:
     """Bash can read them, and every directive stands before the first command."""
-    text = render_standalone(_plan(), OURS, python="x", words=[]) if file is None else file.read_text()
+    text = render_standalone(_plan(), OURS, cwd="/", python="x", words=[]) if file is None else file.read_text()
     assert text.startswith("#!/bin/bash\n")
     assert subprocess.run(["bash", "-n"], input=text, text=True, check=False).returncode == 0
     kinds = [line.startswith("#") for line in text.splitlines() if line and not line.startswith("# ")]

@@ -20,6 +20,7 @@ srun --unbuffered --output=submitit/%j_%t_log.out --ntasks-per-node=1 --cpu-bind
 # teardown
 code=$?
 if [ -e "$requeue_request" ]; then
+umask 077
 requeue_job() {
 rm -f "$requeue_request"
 scontrol requeue "${requeue_request##*/requeue-}"

@@ -24,8 +24,8 @@ code=$?
 echo bye
 )
 if [ -e "$requeue_request" ]; then
-requeue_job() {
 umask 077
+requeue_job() {
 sed '/^#SBATCH --dependency=/d' "$0" > "$requeue_request.sh" || return
 task=$SLURM_ARRAY_TASK_ID
 (

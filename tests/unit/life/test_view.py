@@ -112,6 +112,13 @@ def test_report_of_a_run_that_did_not_come_back_is_the_end(word: SlurmWord) -> N
     assert look(report=report, attempts=(0,), word=word).is_over
 
 
+def test_run_that_is_cancelled_between_its_attempts_is_cancelled() -> None:
+    """It does not wait for ever to come back."""
+    view = look(report=make_report("REQUEUED", 75, ended_by="requeue"), attempts=(0,), word=says("CANCELLED"))
+    assert view.report is not None
+    assert (view.state, view.is_over, view.report.exit_code) == ("CANCELLED", True, 143)
+
+
 def test_requeue_by_hand_makes_a_finished_run_wait_again() -> None:
     """``scontrol requeue`` of a run that has its report starts it anew."""
     view = look(report=make_report(), attempts=(0,), word=says("PENDING", reason="BeginTime"))

@@ -86,7 +86,8 @@ def test_the_new_job_starts_as_the_first_one_did(job: Job) -> None:
     assert not [line for line in variables if line.startswith(("SLURM_JOB", "SLURM_MEM", "ADDED"))]
     assert {"SLURM_CONF=/etc/slurm.conf", "KEPT=a", "'b"} <= set(variables)
     assert (job.run_dir / "requeue-4711.sh").read_text() == (job.cwd / "slurm_script").read_text()
-    assert (job.run_dir / "requeue-4711.sh").stat().st_mode & 0o777 == 0o600
+    modes = {file.stat().st_mode & 0o777 for file in job.run_dir.glob("requeue-4711.*")}
+    assert modes == {0o600}
 
 
 def test_nothing_is_handed_in_that_nobody_asked_for(job: Job) -> None:

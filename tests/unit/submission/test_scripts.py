@@ -72,7 +72,7 @@ def _render(name: str) -> str:
     if name != "standalone":
         return render_slurm(plan)
     return render_standalone(
-        plan, PIECES, python="/opt/python", words=["nodes=2", "name=a b", "env.X=$y", "--", "it's"]
+        plan, PIECES, cwd="/home/ada", python="/opt/python", words=["nodes=2", "name=a b", "env.X=$y", "--", "it's"]
     )
 
 
