@@ -155,7 +155,7 @@ def judge(entry: Entry, files: RunFiles, word: SlurmWord, *, is_alive: bool | No
     """
     report = files.report
     if report is not None and not _is_passing(report, entry, files, word, is_alive=is_alive, now=now):
-        report = merge_word(report, word, is_own_job=entry.mode == "slurm")
+        report = merge_word(report, word, is_own=is_own_job(entry, report))
         view = RunView(
             entry=entry, files=files, word=word, state=report.state, is_over=True, report=report, reason=explain(report)
         )
@@ -172,28 +172,49 @@ def judge(entry: Entry, files: RunFiles, word: SlurmWord, *, is_alive: bool | No
     return _time(view, now=now)
 
 
-def merge_word(report: Report, word: SlurmWord, *, is_own_job: bool) -> Report:
+def is_own_job(entry: Entry, report: Report) -> bool:
+    """Say whether Slurm's job is the run of which a report tells: not a shell around it, and not its job before."""
+    return entry.mode == "slurm" and report.job_id in (None, entry.job_id)
+
+
+def merge_word(report: Report, word: SlurmWord, *, is_own: bool) -> Report:
     """Let Slurm's later word stand where it knows better why a run ended.
 
     Args:
         report: Ours.
         word: Slurm's.
-        is_own_job: The job is the run, and not a shell or script around it.
+        is_own: As of ``is_own_job``.
     """
     state = word.job.state if word.job is not None else UNKNOWN
     if word.account is not None and word.account.state in FINAL:  # it may lag behind the queue
         state = word.account.state
     if state == "OUT_OF_MEMORY" and report.state != state:
-        code = report.exit_code or 137
-        notes = report.notes if report.root_cause is not None else (*report.notes, _MEMORY_NOTE)
-        return replace(report, state=state, failure_class="out_of_memory", exit_code=code, notes=notes)
-    if is_own_job and state == "FAILED" and report.state == "COMPLETED":
-        return replace(report, state=state, exit_code=EXIT_FAILED, notes=(*report.notes, _FAILED_NOTE))
+        code = 137 if report.exit_code == 0 or _FAILED_NOTE in report.notes else report.exit_code
+        notes = tuple(note for note in report.notes if note != _FAILED_NOTE)
+        notes = notes if report.root_cause is not None else (*notes, _MEMORY_NOTE)
+        return _end_otherwise(replace(report, failure_class="out_of_memory", exit_code=code, notes=notes), state)
+    if is_own and state == "FAILED" and report.state == "COMPLETED":
+        return _end_otherwise(replace(report, exit_code=EXIT_FAILED, notes=(*report.notes, _FAILED_NOTE)), state)
     if state in ("TIMEOUT", "DEADLINE", "NODE_FAIL", "PREEMPTED") and report.state == "CANCELLED":
-        return replace(report, state=state, failure_class=CLASSES[state])
+        return _end_otherwise(replace(report, failure_class=CLASSES[state]), state)
     if state == "CANCELLED" and report.exit_code == EXIT_REQUEUED:  # while it waited for its next attempt
         return replace(report, state=state, failure_class=CLASSES[state], exit_code=make_cancel_code("SIGTERM"))
     return report
+
+
+def name_end(state: str) -> str:
+    """Return the word of ``ended_by`` for a state that an attempt ended in."""
+    if state == "COMPLETED":
+        return "success"
+    word = CLASSES.get(state, "failure")
+    return "failure" if word == "out_of_memory" else word
+
+
+def _end_otherwise(report: Report, state: str) -> Report:
+    """Let a report, and the last attempt in it, have ended otherwise than our agents could know."""
+    *before, last = report.attempts or ({},)
+    attempts = (*before, {**last, "ended_by": name_end(state)}) if last else ()
+    return replace(report, state=state, attempts=attempts)
 
 
 CLASSES = {

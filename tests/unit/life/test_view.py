@@ -77,6 +77,12 @@ def test_accounting_tells_the_end_of_a_job_that_left_the_queue() -> None:
     assert look(word=accounts("CANCELLED")).is_over
 
 
+def test_end_of_an_earlier_job_does_not_count() -> None:
+    """A run that went on in a new job, whose id shows late here, is not what its first job ended as."""
+    view = look(report=make_report(job_id="4712"), attempts=(0,), word=says("FAILED", taken=190))
+    assert (view.state, view.is_contested) == ("COMPLETED", False)
+
+
 def test_accounting_that_lags_ends_nothing() -> None:
     """A row that still says RUNNING after the job left the queue is no end."""
     assert not look(word=accounts("RUNNING"), attempts=(0,)).is_over
@@ -227,3 +233,20 @@ def test_accounting_that_lags_is_not_believed() -> None:
     assert view.report is not None
     assert (view.state, view.report.exit_code, view.report.failure_class) == ("OUT_OF_MEMORY", 137, "out_of_memory")
     assert "one of them had started" in view.report.notes[-1]
+    assert view.attempts[-1]["ended_by"] == "failure"
+
+
+def test_reason_that_comes_later_takes_the_place_of_the_first() -> None:
+    """A run that was called failed, and of which the accounting then says why, has one note and the code of that."""
+    first = look(report=make_report(), attempts=(0,), word=says("FAILED", taken=190)).report
+    assert first is not None
+    last = look(report=first, attempts=(0,), word=accounts("OUT_OF_MEMORY")).report
+    assert last is not None
+    assert (last.exit_code, len(last.notes)) == (137, 1)
+
+
+@pytest.mark.parametrize(("state", "ended_by"), [("TIMEOUT", "time_limit"), ("NODE_FAIL", "lost_node")])
+def test_last_attempt_ends_as_slurm_says(state: str, ended_by: str) -> None:
+    """What our agents took for a cancel was a time limit, or a node that was lost."""
+    report = make_report("CANCELLED", 143, ended_by="cancelled")
+    assert look(report=report, attempts=(0,), word=accounts(state)).attempts[-1]["ended_by"] == ended_by
