@@ -195,7 +195,9 @@ class Lab:
         rounds: list[dict[str, Values]] = []
         for number in range(self.repeats):
             measured: dict[str, Values] = {}
-            for who, measure in contestants.items():
+            # Each round begins with another one, so that nobody always comes after the same neighbour.
+            first = number * len(contestants) // self.repeats
+            for who, measure in [*contestants.items()][first:] + [*contestants.items()][:first]:
                 if failed[who] >= _MAX_FAILURES:
                     continue
                 try:
