@@ -5,12 +5,17 @@ from __future__ import annotations
 import gc
 import io
 import os
+import signal
 import sys
 from pathlib import Path
 
 
 def main() -> None:
     """Run the command line and exit with its code."""
+    # A Ctrl-C while modules are loaded ends us as it ends any program, with no traceback.
+    is_interruptible = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if is_interruptible:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
     _make_streams_bear_all()
     if _is_current_folder(sys.path[0]):
         # With -m the current folder stands first: a person's queue.py or logging.py would take the place of Python's
@@ -21,6 +26,8 @@ def main() -> None:
     gc.disable()
     from hpc_multinode.cli import run  # noqa: PLC0415 - after the path is in order
 
+    if is_interruptible:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.exit(run(sys.argv[1:]))
 
 

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hpc_multinode.errors import ConfigError
+from hpc_multinode.life.files import read_report
 from hpc_multinode.life.finding import find_run
 from hpc_multinode.registry import read_entries
-from hpc_multinode.report import Report
-from hpc_multinode.runs import REPORT, SWEEP
+from hpc_multinode.runs import SWEEP
 from hpc_multinode.slurm.commands import is_in_queue, list_queued_jobs, split_job_id
 from hpc_multinode.sweep_record import SweepRecord
 
@@ -130,7 +130,7 @@ def _find_sweep(folder: Path, user: str) -> Earlier:
     record = SweepRecord.read(folder)
     queue = list_queued_jobs(user) or set()
     ends = [
-        None if queue & set(record.tasks_of(point.number)) else _read_end(folder / str(point.number))
+        None if queue & set(record.tasks_of(point.number, folder)) else _read_end(folder / str(point.number))
         for point in record.points
     ]
     return Earlier(
@@ -141,10 +141,8 @@ def _find_sweep(folder: Path, user: str) -> Earlier:
 
 def _find_run(entry: Entry) -> Earlier:
     """Find what has become of a run; the report of a job that waits again is not its last word."""
-    job_id = entry.job_id if entry.mode == "slurm" else None
-    named = f"{job_id};{entry.cluster}" if entry.is_remote else job_id
-    if job_id is not None and is_in_queue(named or job_id):
-        return Earlier(job_ids=(job_id,))
+    if entry.mode == "slurm" and entry.job_id is not None and is_in_queue(entry.slurm_id):
+        return Earlier(job_ids=(entry.job_id,))
     return Earlier(job_ids=(), has_succeeded=_read_end(entry.path))
 
 
@@ -152,7 +150,10 @@ def _find_job(job_id: str) -> Earlier:
     """Find a job in the queue, or what has become of it: Slurm forgets its jobs, and then takes any as well ended."""
     if is_in_queue(job_id):
         return Earlier(job_ids=(job_id,))
-    runs = [entry for entry in read_entries() if entry.job_id is not None and _is_of(entry.job_id, job_id)]
+    runs = [entry for entry in read_entries() if any(_is_of(own, job_id) for own in entry.job_ids)]
+    newer = [entry.job_id for entry in runs if entry.earlier_job_ids and entry.job_id and is_in_queue(entry.job_id)]
+    if newer:
+        return Earlier(job_ids=tuple(newer))
     ends = [_read_end(entry.path) for entry in runs]
     if not ends or None in ends:
         raise ConfigError(
@@ -185,5 +186,5 @@ def _parse(after: str) -> tuple[str, list[str]]:
 
 
 def _read_end(folder: Path) -> bool | None:
-    report = folder / REPORT
-    return Report.from_json(report.read_text()).exit_code == 0 if report.exists() else None
+    report = read_report(folder)
+    return None if report is None else report.exit_code == 0

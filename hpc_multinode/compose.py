@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import typing
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -30,7 +31,7 @@ from hpc_multinode.errors import ConfigError
 from hpc_multinode.keys import GROUPS, OPEN_KEYS, list_choices, require_key, text_keys
 from hpc_multinode.overrides import prepare_override
 from hpc_multinode.person import find_home
-from hpc_multinode.yaml_files import SCHEME, YamlFolder, parse_yaml
+from hpc_multinode.yaml_files import SCHEME, YamlFolder, parse_yaml, render_yaml
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -259,4 +260,4 @@ def _refuse_shadow(config_dirs: Sequence[Path]) -> None:
 
 def render_config(config: Config) -> str:
     """Return a configuration as YAML text, every value resolved."""
-    return OmegaConf.to_yaml(OmegaConf.structured(config))
+    return render_yaml(asdict(config))

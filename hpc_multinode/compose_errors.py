@@ -25,8 +25,13 @@ _FIXES = {
     "could not be converted to Integer": "give a whole number, as in nodes=2",
     "could not be converted to Float": "give a number, as in stop.grace_s=30",
     "is not a valid bool": "give true or false",
+    "str to Dict": "it holds names with values: a word for each, as in env.NAME=VALUE",
+    "is not a ListConfig": "give a list, as in cluster.setup=['module load cuda']",
+    "to string": "give a text, in quotes of its own where it begins with a bracket",
+    "is not Optional": "leave it out for its default",
 }
 _TYPED_GPUS = re.compile(r"'([^':=]+)[:=](\d+)'")
+_MEMBERS = re.compile(r"expected one of \[(.+)\]")
 _IN_FILE = re.compile(r"In '(.+?)': \w+ raised while composing config")
 
 
@@ -45,6 +50,8 @@ def explain(error: Exception, words: Sequence[str]) -> ConfigError:
     lines = str(error).splitlines()
     in_file = _IN_FILE.match(lines[0])
     found = _name_file(in_file[1]) if in_file else lines[0].removeprefix("Error merging override ")
+    # As typed, where we have put signs of Hydra's before it.
+    found = next((word for word in words if word.lstrip("+") == found.lstrip("+")), found)
     key = str(getattr(inner, "full_key", None) or "")
     text = str(inner).splitlines()[0]
     if isinstance(inner, ConfigKeyError) and key:
@@ -64,7 +71,8 @@ def explain(error: Exception, words: Sequence[str]) -> ConfigError:
             found=f"{word}: {lines[0]}" if word else lines[0],
             fix=f"put the value into quotes of its own, and the word into the shell's: {_quote_word(word)}",
         )
-    fix = next((fix for sign, fix in _FIXES.items() if sign in text), text)
+    members = _MEMBERS.search(text)
+    fix = f"one of {members[1]}" if members else next((fix for sign, fix in _FIXES.items() if sign in text), text)
     typed = _TYPED_GPUS.search(text) if key == "resources.gpus_per_node" else None
     if typed is not None:
         fix = f"resources.gpus_per_node={typed[2]} resources.gpu_type={typed[1]}"

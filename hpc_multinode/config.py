@@ -177,6 +177,7 @@ class RequeueMethod(Enum):
     """How a job comes back."""
 
     scontrol = "scontrol"
+    resubmit = "resubmit"
 
 
 @dataclass
@@ -187,7 +188,8 @@ class RequeueConfig:
     enabled: bool | None = None
     # Requeues of ours in the life of a run. Count.
     max: int = 10
-    # How the job is put back.
+    # How it is put back: scontrol requeues it; resubmit hands in a new job that goes on with the run, for sites that
+    # forbid scontrol requeue.
     method: RequeueMethod = RequeueMethod.scontrol
     # Exit code of a run that was to be requeued where Slurm refuses, for sites that watch for one, 1 to 255; null: 143.
     exit_code: int | None = None

@@ -83,13 +83,15 @@ def start_in_background(plan: LaunchPlan, *, config_text: str, work_pickle: byte
 
     if plan.mode == "slurm":
         from hpc_multinode.preparation import require_sbatch  # noqa: PLC0415
+        from hpc_multinode.slurm.commands import find_cluster_name  # noqa: PLC0415
         from hpc_multinode.submission.slurm import make_job_controller, submit_slurm  # noqa: PLC0415
 
         require_sbatch()
         warn_of_left_out(plan)
         folder, _ = _make_folder(plan, config_text, work_pickle)
-        job_id = submit_slurm(plan, folder)
-        return WatchedRun(plan, folder, make_job_controller(register_job(plan, job_id, cluster=find_cluster(job_id))))
+        cluster = find_cluster_name()
+        entry = register_job(plan, submit_slurm(plan, folder), cluster=cluster)
+        return WatchedRun(plan, folder, make_job_controller(entry))
     folder, _ = _make_folder(plan, config_text, work_pickle)
     controller = _start_agents(plan, folder, is_foreground=False)
     register(plan, job_id=_find_own_job(plan), pid=controller.process.pid if controller.process is not None else None)
@@ -121,23 +123,16 @@ def _find_own_job(plan: LaunchPlan) -> str | None:
     return parse_job_id(os.environ) if plan.mode == "step" else None
 
 
-def find_cluster(job_id: str) -> str | None:
-    """Return the name of a submitted job's cluster: the one that sbatch has named, else the one that we are on."""
-    from hpc_multinode.slurm.commands import find_cluster_name  # noqa: PLC0415 - only where there is a Slurm
-
-    return job_id.partition(";")[2] or find_cluster_name()
-
-
 def register_job(plan: LaunchPlan, job_id: str, *, cluster: str | None) -> Entry:
     """Note a run that was submitted.
 
     Args:
         plan: The run.
         job_id: Its job's id, with the cluster behind a semicolon where sbatch has named one.
-        cluster: As of ``find_cluster``.
+        cluster: The cluster that commands from here reach, where it is known.
     """
     number, _, named = job_id.partition(";")
-    return register(plan, job_id=number, cluster=cluster, is_remote=bool(named))
+    return register(plan, job_id=number, cluster=named or cluster, is_remote=bool(named))
 
 
 def fill_folder(plan: LaunchPlan, folder: RunFolder) -> str:
@@ -199,14 +194,21 @@ def _describe_gpus(plan: LaunchPlan) -> str:
 
 def _launch_on_slurm(plan: LaunchPlan, config_text: str, out: TextIO) -> int:
     from hpc_multinode.preparation import require_sbatch  # noqa: PLC0415
-    from hpc_multinode.slurm.commands import split_job_id  # noqa: PLC0415
-    from hpc_multinode.submission.slurm import submit_slurm  # noqa: PLC0415
+    from hpc_multinode.slurm.commands import find_cluster_name, split_job_id  # noqa: PLC0415
+    from hpc_multinode.submission.slurm import Withdrawn, submit_slurm  # noqa: PLC0415
 
     require_sbatch()
     folder, copied = _make_folder(plan, config_text)
     warn_of_left_out(plan)
-    job_id = submit_slurm(plan, folder)
-    entry = register_job(plan, job_id, cluster=find_cluster(job_id))
+    # Before the job is there, so that no moment is left in which it is and nobody knows of it.
+    cluster = find_cluster_name()
+    try:
+        job_id = submit_slurm(plan, folder)
+    except Withdrawn as withdrawn:
+        if withdrawn.job_id is not None:
+            register_job(plan, withdrawn.job_id, cluster=cluster)
+        raise
+    entry = register_job(plan, job_id, cluster=cluster)
     _warn_of_run_folder(plan)
     number, _cluster = split_job_id(job_id)
     print(render_header(plan) + copied, file=out)

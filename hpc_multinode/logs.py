@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Container, Iterator, Mapping
     from pathlib import Path
 
+    Line = tuple[int, str]
+
 # After this line a log holds nothing but the traceback, which the agent has been told too: whoever shows the log as it
 # grows stops here, so that a failure is told once.
 TRACEBACK_HEADER = "hpc_multinode: this worker failed, its traceback:"
@@ -20,6 +22,9 @@ _READ_BYTES = 1 << 20
 # A line that grows beyond this is passed on in pieces.
 _MAX_LINE = 1 << 20
 RANK_LOG = re.compile(r"rank(\d+)\.log")
+# What the agents of nodes 0 and 1, or srun, print: one of these two says for whom all wait.
+_AGENT_LOGS = ("submitit/*_0_log.out", "submitit/*_1_log.out", "submitit/controller.log")
+_WAITING = re.compile(r"(?:^|: )(waiting for node.*)")
 
 
 @dataclass(slots=True)
@@ -107,3 +112,83 @@ class LogFollower:
             is_wanted = attempt >= self._first_attempt and (self._last_attempt is None or attempt <= self._last_attempt)
             if is_wanted and (self._ranks is None or rank in self._ranks):
                 self._logs[path] = _Log(rank=rank, path=path, offset=self._offsets.get(path, 0))
+
+
+class RunFollower:
+    """Reads what has come to the logs of a run, attempt after attempt.
+
+    Args:
+        run_dir: The run's folder; attempts and logs may come later.
+        ranks: Global ranks to follow; None: all.
+        first_attempt: Begin with this one.
+        offsets: Where to begin in logs that have been read up to there. Bytes.
+        shows_traceback: As of ``LogFollower``.
+    """
+
+    def __init__(
+        self,
+        run_dir: Path,
+        *,
+        ranks: Container[int] | None = None,
+        first_attempt: int = 0,
+        offsets: Mapping[Path, int] | None = None,
+        shows_traceback: bool = False,
+    ) -> None:
+        self._run_dir, self._ranks, self._offsets = run_dir, ranks, offsets
+        self._shows_traceback, self._attempt = shows_traceback, first_attempt
+        self._follower = self._follow()
+
+    def read_new(self) -> Iterator[tuple[int, list[Line]]]:
+        """Yield an attempt and its new lines, which came together; an attempt after which another began to its end."""
+        while (self._run_dir / f"attempt-{self._attempt + 1}").exists():
+            yield self._attempt, list(self._follower.read_rest())
+            self._attempt += 1
+            self._follower = self._follow()
+        yield self._attempt, list(self._follower.read_new())
+
+    def read_rest(self) -> Iterator[tuple[int, list[Line]]]:
+        """Yield what is new, and then last lines that never got an end."""
+        yield from self.read_new()
+        yield self._attempt, list(self._follower.read_rest())
+
+    def _follow(self) -> LogFollower:
+        return LogFollower(
+            self._run_dir,
+            ranks=self._ranks,
+            first_attempt=self._attempt,
+            last_attempt=self._attempt,
+            offsets=self._offsets,
+            shows_traceback=self._shows_traceback,
+        )
+
+
+class WaitingFollower:
+    """Reads for whom the agents of a run wait, as they say it, as long as the newest attempt has no worker.
+
+    Args:
+        run_dir: The run's folder; its files may come later.
+    """
+
+    def __init__(self, run_dir: Path) -> None:
+        self._run_dir = run_dir
+        self._offsets: dict[Path, int] = {}
+
+    def read_new(self) -> str | None:
+        """Return the newest line that was not there at the last look; None where there is none."""
+        found = [line for pattern in _AGENT_LOGS for path in self._run_dir.glob(pattern) for line in self._read(path)]
+        return found[-1] if found and not self._has_workers() else None
+
+    def _read(self, path: Path) -> list[str]:
+        try:
+            with path.open("rb") as file:
+                file.seek(self._offsets.get(path, 0))
+                data = file.read(_READ_BYTES)
+        except OSError:  # removed
+            return []
+        self._offsets[path] = self._offsets.get(path, 0) + len(data)
+        matches = (_WAITING.search(line) for line in data.decode(errors="replace").splitlines())
+        return [match[1] for match in matches if match is not None]
+
+    def _has_workers(self) -> bool:
+        attempts = [int(path.name.partition("-")[2]) for path in self._run_dir.glob("attempt-[0-9]*")]
+        return bool(attempts) and any(self._run_dir.glob(f"attempt-{max(attempts)}/rank*.log"))

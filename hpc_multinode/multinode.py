@@ -118,10 +118,9 @@ class Run:
             TimeoutError: The run goes on.
             KeyboardInterrupt: Ctrl-C, after the run has been ended.
         """
-        show = (lambda rank, line: print(f"[{rank}] {line}", flush=True)) if stream else None  # noqa: T201
         if self._report is None:
             try:
-                self._report = self._local.wait(show=show, timeout_s=timeout_s)
+                self._report = self._local.wait(out=sys.stdout if stream else None, timeout_s=timeout_s)
             except KeyboardInterrupt:
                 self.cancel()
                 raise

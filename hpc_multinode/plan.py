@@ -7,6 +7,7 @@ and the nodes read it back from the run folder.
 from __future__ import annotations
 
 import json
+import shlex
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -137,6 +138,7 @@ class LaunchPlan:
         requeues: Whether the job comes back at its time limit too, never, or as Slurm does by itself (None).
         max_requeues: Requeues of ours in the life of the run. Count.
         requeue_exit_code: Exit code where a requeue is refused, or None.
+        requeue_method: ``scontrol`` or ``resubmit``.
         kill_s: From SIGTERM to SIGKILL after a failure, in seconds.
         waits: Whoever submits a job follows it to its end.
         user: Who submitted.
@@ -178,6 +180,7 @@ class LaunchPlan:
     requeues: bool | None
     max_requeues: int
     requeue_exit_code: int | None
+    requeue_method: str
     kill_s: float
     waits: bool
     user: str
@@ -189,6 +192,17 @@ class LaunchPlan:
     def world_size(self) -> int:
         """Workers of the whole run."""
         return self.num_nodes * self.local_world_size
+
+    @property
+    def leaves_requeue(self) -> bool:
+        """Say whether the batch script puts the job back into the queue where the agents cannot, after srun.
+
+        They cannot where they are in a container, or behind whatever else starts Python, which may have no scontrol.
+        """
+        if self.mode != "slurm" or self.requeues is False:
+            return False
+        is_wrapped = self.container is not None or self.wrapper is not None or len(shlex.split(self.python)) > 1
+        return self.requeue_method == "resubmit" or (is_wrapped and self.requeues is True)
 
     def to_json(self) -> str:
         """Return the plan as JSON text, which ``from_json`` reads back."""

@@ -13,6 +13,7 @@ from hpc_multinode.errors import ConfigError
 from hpc_multinode.plan import Facts, LaunchPlan, StrategyPlan, WorkPlan
 from hpc_multinode.slurm.leaking import LEAKING_NAMES
 from hpc_multinode.slurm.options import check_directives, count_gpus_asked, make_sbatch_options
+from hpc_multinode.slurm.step_options import check_srun_args
 from hpc_multinode.stop_times import choose_stop_times, make_stop_options
 from hpc_multinode.wrapping import choose_wrapper, make_agent_command, make_setup_lines
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 _MAX_PORT = 65535
+_MAX_EXIT_CODE = 255
 _MIN_HEARTBEAT_S = 1.0
 _MAX_ID = 200
 
@@ -68,6 +70,7 @@ def make_plan(
     """
     _check_ranges(config)
     _check_setup(config.cluster.setup)
+    check_srun_args(config.resources.srun_args)
     name = make_run_name(config, target)
     run_id = config.run_id or facts.run_id
     _check_names(name, run_id)
@@ -118,6 +121,7 @@ def make_plan(
         requeues=config.requeue.enabled,
         max_requeues=config.requeue.max,
         requeue_exit_code=config.requeue.exit_code,
+        requeue_method=config.requeue.method.value,
         kill_s=config.stop.kill_s,
         user=facts.user,
         work=_make_work(config, facts, target),
@@ -158,10 +162,11 @@ def _check_ranges(config: Config) -> None:
     for key, (value, least) in counts.items():
         if value is not None and value < least:
             raise ConfigError(what=f"{key} is too small", found=f"{key}={value}", fix=f"{key} is at least {least}")
-    if launch.main_port is not None and launch.main_port > _MAX_PORT:
-        raise ConfigError(
-            what="launch.main_port is no port", found=f"launch.main_port={launch.main_port}", fix=f"1 to {_MAX_PORT}"
-        )
+    most = {"launch.main_port": _MAX_PORT, "requeue.exit_code": _MAX_EXIT_CODE}
+    for key, greatest in most.items():
+        value, least = counts[key]
+        if value is not None and value > greatest:
+            raise ConfigError(what=f"{key} is too large", found=f"{key}={value}", fix=f"{least} to {greatest}")
     amounts = {
         "launch.join_timeout_s": launch.join_timeout_s,
         "launch.heartbeat_timeout_s": launch.heartbeat_timeout_s,

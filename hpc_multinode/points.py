@@ -19,7 +19,7 @@ from hydra.errors import ConfigCompositionException
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from hpc_multinode.compose import compose_words, explained, prepared_hydra, to_config
+from hpc_multinode.compose import compose_words, explained, prepared_hydra, render_config, to_config
 from hpc_multinode.keys import GROUPS
 from hpc_multinode.overrides import prepare_override
 from hpc_multinode.sweep_words import expand_word
@@ -86,16 +86,17 @@ class _Composer:
         self._bases: dict[tuple[str, ...], DictConfig] = {}
 
     def compose(self, words: Sequence[str], *, typed: Sequence[str], script_argv: Sequence[str]) -> Point:
-        config = copy.deepcopy(self._find_base(words))
-        for word in itertools.compress(words, self._is_late):
-            _apply(word, config)
+        late = list(itertools.compress(words, self._is_late))
+        base = self._find_base(words)
+        # Each point sets the same keys, so that nothing of the one before stays; but a mapping is merged with what is
+        # there.
+        composed = copy.deepcopy(base) if any(isinstance(_parse(word).value(), dict) for word in late) else base
+        for word in late:
+            _apply(word, composed)
+        config = to_config(composed)
         if script_argv and config.strategy.is_script:
             config.work.args = [*config.work.args, *script_argv]
-        return Point(
-            words=tuple(itertools.compress(typed, self._is_swept)),
-            config=to_config(config),
-            text=OmegaConf.to_yaml(config, resolve=True),
-        )
+        return Point(words=tuple(itertools.compress(typed, self._is_swept)), config=config, text=render_config(config))
 
     def _find_base(self, words: Sequence[str]) -> DictConfig:
         early = tuple(itertools.compress(words, (not is_late for is_late in self._is_late)))

@@ -13,13 +13,15 @@ import os
 import secrets
 import socket
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hpc_multinode.commit import find_commit
 from hpc_multinode.person import find_state
+from hpc_multinode.records import read_time, take_fields
+from hpc_multinode.resubmission import find_successor
 from hpc_multinode.runs import RunFolder
 
 if TYPE_CHECKING:
@@ -38,7 +40,9 @@ class Entry:
         name: Its name for people and for Slurm.
         run_dir: Absolute run folder.
         mode: ``slurm``, ``step``, ``allocation``, ``local`` or ``debug``.
-        job_id: Slurm's job id, such as ``4711`` or ``4711_3``; None on this machine.
+        job_id: Slurm's job id, such as ``4711`` or ``4711_3``, of the newest job of the run; None on this machine.
+        earlier_job_ids: Jobs that the run was before it went on in a new one.
+        resubmitted: When that one was handed in, as ISO 8601 with zone.
         step_id: Number of the step that the agents are, where people started it themselves; else None.
         cluster: Name of the Slurm cluster, where it is known.
         is_remote: It is not the cluster that commands reach by themselves: they have to name it.
@@ -62,6 +66,8 @@ class Entry:
     submitted: str
     host: str
     job_id: str | None = None
+    earlier_job_ids: tuple[str, ...] = ()
+    resubmitted: str | None = None
     step_id: str | None = None
     cluster: str | None = None
     is_remote: bool = False
@@ -85,6 +91,16 @@ class Entry:
         return f"{self.job_id};{self.cluster}" if self.is_remote else self.job_id or ""
 
     @property
+    def job_ids(self) -> tuple[str, ...]:
+        """The jobs that the run has been, the newest last; none on this machine."""
+        return (*self.earlier_job_ids, *([self.job_id] if self.job_id is not None else []))
+
+    @property
+    def queued_since(self) -> datetime:
+        """When the newest job of the run was handed in."""
+        return datetime.fromisoformat(self.resubmitted or self.submitted)
+
+    @property
     def path(self) -> Path:
         """The run folder."""
         return Path(self.run_dir)
@@ -94,13 +110,15 @@ class Entry:
         """Read an entry; keys of other versions are passed over.
 
         Raises:
-            ValueError: It is no JSON.
+            ValueError: It is no JSON, or has a value that cannot be.
             TypeError: It is no entry.
         """
-        data = json.loads(text)
-        if not isinstance(data, dict):
-            raise TypeError("an entry is a mapping")
-        return cls(**{name: data[name] for name in cls.__dataclass_fields__ if name in data})
+        known = take_fields(cls, json.loads(text))
+        entry = cls(**{**known, "earlier_job_ids": tuple(known.get("earlier_job_ids", ()))})
+        read_time(entry.submitted)
+        if min(entry.num_nodes, entry.local_world_size) < 1 or not entry.path.is_absolute():
+            raise ValueError("an entry has nodes, workers and a folder")
+        return entry
 
 
 def register(
@@ -167,7 +185,7 @@ def read_entries() -> list[Entry]:
         if entry is None:
             continue
         if entry.path.exists():
-            entries.append(entry)
+            entries.append(follow_job(entry))
         elif entry.path.parent.exists():  # else a file system may not be mounted here
             with contextlib.suppress(OSError):
                 file.unlink()
@@ -177,7 +195,22 @@ def read_entries() -> list[Entry]:
 def read_entry(run_dir: Path) -> Entry | None:
     """Return the entry that lies in a run folder, as the folder is found now; None where there is none."""
     entry = _read(run_dir / ENTRY)
-    return None if entry is None else _moved(entry, run_dir)
+    return None if entry is None else follow_job(replace(entry, run_dir=str(run_dir)))
+
+
+def follow_job(entry: Entry) -> Entry:
+    """Return the entry with the job in which the run goes on by now, where it does so in a new one."""
+    while entry.mode == "slurm" and entry.job_id is not None:
+        successor = find_successor(entry.path, entry.job_id)
+        if successor is None or successor.job_id in (entry.job_id, *entry.earlier_job_ids):
+            break
+        entry = replace(
+            entry,
+            job_id=successor.job_id,
+            earlier_job_ids=(*entry.earlier_job_ids, entry.job_id),
+            resubmitted=successor.submitted.isoformat(),
+        )
+    return entry
 
 
 def is_alive(entry: Entry) -> bool | None:
@@ -218,18 +251,11 @@ def read_state(name: str) -> bytes | None:
         return None
 
 
-def _moved(entry: Entry, run_dir: Path) -> Entry:
-    data: dict[str, Any] = {**asdict(entry), "run_dir": str(run_dir)}
-    return Entry(**data)
-
-
 def _read(file: Path) -> Entry | None:
     try:
-        entry = Entry.from_json(file.read_text())
-        datetime.fromisoformat(entry.submitted)
+        return Entry.from_json(file.read_text())
     except (OSError, ValueError, TypeError):  # gone since, or not ours
         return None
-    return entry
 
 
 def _name_of(entry: Entry) -> str:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from hpc_multinode.advice import advise
 from hpc_multinode.errors import EXIT_FAILED, EXIT_USAGE
 from hpc_multinode.logs import TRACEBACK_HEADER
+from hpc_multinode.records import check_attempt, take_fields
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -78,8 +79,12 @@ class Outcome:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Outcome:
-        """Read back what ``to_json`` made; keys of other versions are passed over."""
-        known = {name: data[name] for name in cls.__dataclass_fields__ if name in data}
+        """Read back what ``to_json`` made; keys of other versions are passed over.
+
+        Raises:
+            TypeError: It is no outcome.
+        """
+        known = take_fields(cls, data)
         return cls(**{**known, "last_lines": tuple(known.get("last_lines", ()))})
 
 
@@ -121,9 +126,14 @@ class Report:
 
     @classmethod
     def from_json(cls, text: str) -> Report:
-        """Read ``report.json``."""
-        read = json.loads(text)
-        data = {name: read[name] for name in cls.__dataclass_fields__ if name in read}
+        """Read ``report.json``.
+
+        Raises:
+            ValueError: It is no JSON, or a time in it is none.
+            TypeError: It is no report.
+            KeyError: It lacks a field.
+        """
+        data = take_fields(cls, json.loads(text))
         cause = data.pop("root_cause")
         consequences = data.pop("consequences")
         attempts = data.pop("attempts")
@@ -132,8 +142,8 @@ class Report:
             **data,
             root_cause=None if cause is None else Outcome.from_json(cause),
             consequences=tuple(Outcome.from_json(one) for one in consequences),
-            attempts=tuple(attempts),
-            notes=tuple(notes),
+            attempts=tuple(check_attempt(one) for one in attempts),
+            notes=tuple(str(note) for note in notes),
         )
 
 

@@ -20,6 +20,8 @@ from hpc_multinode.errors import ConfigError
 from hpc_multinode.plan import LaunchPlan
 
 REPORT = "report.json"
+# How one attempt has ended, in its folder.
+RECORD = "attempt.json"
 # What was given to sbatch.
 SCRIPT = "submission.sh"
 # The snapshot of the person's code, where one was asked for.
@@ -190,7 +192,7 @@ class RunFolder:
 
     def record(self, attempt: int) -> Path:
         """Return how one attempt has ended, as in the report."""
-        return self.attempt(attempt) / "attempt.json"
+        return self.attempt(attempt) / RECORD
 
     def result(self, attempt: int, global_rank: int) -> Path:
         """Return where a worker leaves its return value."""

@@ -62,6 +62,9 @@ def choose_stop_times(config: Config) -> StopTimes:
     return StopTimes(grace_s=min(_GRACE_S, warn_s) if grace_s is None else grace_s, warn_s=warn_s)
 
 
+_REQUEUE = {True: "requeue", False: "no-requeue"}
+
+
 def make_stop_options(config: Config, stop: StopTimes, *, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options of sbatch that bring the warning, and allow or forbid the requeue.
 
@@ -76,9 +79,17 @@ def make_stop_options(config: Config, stop: StopTimes, *, given: Mapping[str, An
     options: dict[str, Any] = {}
     if stop.warn_s is not None and "signal" not in given:
         options["signal"] = f"USR2@{max(1, math.ceil(stop.warn_s))}"
-    if config.requeue.enabled is not None and not {"requeue", "no-requeue"} & set(given):
-        options["requeue" if config.requeue.enabled else "no-requeue"] = True
-    return options
+    by_hand = [option for option in _REQUEUE.values() if option in given]
+    if config.requeue.enabled is None:
+        return options
+    wanted = _REQUEUE[config.requeue.enabled]
+    if any(option != wanted for option in by_hand):
+        raise ConfigError(
+            what="two keys say whether the job may be requeued, and contradict each other",
+            found=f"requeue.enabled={str(config.requeue.enabled).lower()}, resources.sbatch asks for --{by_hand[0]}",
+            fix=f"remove the option from resources.sbatch: requeue.enabled makes --{wanted}",
+        )
+    return {**options, wanted: True} if not by_hand else options
 
 
 def _find_limit(config: Config) -> int | None:

@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from hpc_multinode.errors import SubmissionError
-from hpc_multinode.launching import describe_plan, find_cluster, launch, register_job, warn_of_left_out
+from hpc_multinode.launching import describe_plan, launch, register_job, warn_of_left_out
+from hpc_multinode.life.files import read_report
 from hpc_multinode.person import shorten
-from hpc_multinode.report import Report
-from hpc_multinode.runs import CODE, REPORT, SWEEP, RunFolder
-from hpc_multinode.slurm.commands import find_max_array_size
+from hpc_multinode.runs import CODE, SWEEP, RunFolder
+from hpc_multinode.slurm.commands import find_cluster_name, find_max_array_size
 from hpc_multinode.snapshot import take_snapshot
 from hpc_multinode.submission.array import make_arrays, render_array, render_numbers
-from hpc_multinode.submission.slurm import RefusedError, hand_in, make_refusal
+from hpc_multinode.submission.slurm import RefusedError, Withdrawn, hand_in, make_refusal
 from hpc_multinode.sweep import make_record
 from hpc_multinode.sweep_record import SubmittedArray
 
@@ -125,6 +125,7 @@ def _submit(sweep: Sweep, points: Sequence[SweepPoint], out: TextIO) -> int:
     _write_points(points, folder)
     submitted: list[SubmittedArray] = []
     entries: dict[int, Entry] = {}
+    cluster = find_cluster_name()
     scripts = [f"submission-{place}.sh" for place in range(len(arrays))]
     try:
         for script, array in zip(scripts, arrays, strict=True):
@@ -132,11 +133,18 @@ def _submit(sweep: Sweep, points: Sequence[SweepPoint], out: TextIO) -> int:
             job_id = hand_in(folder.path / script, user=sweep.user)
             submitted.append(SubmittedArray(job_id=job_id, first=array.first, numbers=array.numbers))
             make_record(points, submitted).write(folder)
-            entries.update(_register(submitted[-1], {point.number: point.plan for point in points}))
+            entries.update(_register(submitted[-1], {point.number: point.plan for point in points}, cluster))
             print(f"submitted: {_describe(submitted[-1])}: {describe_plan(array.plan)}", file=out, flush=True)
     except RefusedError as error:
         refusal = make_refusal(folder, scripts[len(submitted)], error) if not submitted else None
         raise refusal or _undo(error, folder, points, submitted) from None
+    except Withdrawn as withdrawn:
+        if submitted or withdrawn.job_id is not None:
+            _remove_left(folder, points, submitted)
+            print(f"cancel: python -m hpc_multinode cancel {sweep.sweep_id}", file=sys.stderr)  # noqa: T201
+        else:
+            shutil.rmtree(folder.path)
+        raise
     first = submitted[0].task_of(submitted[0].numbers[0])
     print(
         f"list:   python -m hpc_multinode list --name {sweep.sweep_id}\n"
@@ -164,9 +172,8 @@ def _write_points(points: Sequence[SweepPoint], folder: RunFolder) -> None:
         raise
 
 
-def _register(array: SubmittedArray, plans: Mapping[int, LaunchPlan]) -> dict[int, Entry]:
+def _register(array: SubmittedArray, plans: Mapping[int, LaunchPlan], cluster: str | None) -> dict[int, Entry]:
     """Note each point as a run of its own, under the id of its task."""
-    cluster = find_cluster(array.job_id)
     named = array.job_id.partition(";")[2]
 
     def note(number: int) -> Entry:
@@ -203,11 +210,7 @@ def _undo(
     error: RefusedError, folder: RunFolder, points: Sequence[SweepPoint], submitted: Sequence[SubmittedArray]
 ) -> SubmissionError:
     """Remove the run folders of the points that no job will come for, and compose the error."""
-    taken = {number for array in submitted for number in array.numbers}
-    left = [point.number for point in points if point.number not in taken]
-    for number in left:
-        shutil.rmtree(folder.path / str(number))
-    make_record([point for point in points if point.number in taken], submitted).write(folder)
+    left = _remove_left(folder, points, submitted)
     return SubmissionError(
         what="sbatch refuses a part of the sweep, after another part was submitted",
         found=f"{error}\nsubmitted: {'; '.join(map(_describe, submitted))}\n"
@@ -215,6 +218,15 @@ def _undo(
         fix="mend that; the same words with rerun=failed then submit the rest\n"
         f"cancel: python -m hpc_multinode cancel {folder.path.name}",
     )
+
+
+def _remove_left(folder: RunFolder, points: Sequence[SweepPoint], submitted: Sequence[SubmittedArray]) -> list[int]:
+    taken = {number for array in submitted for number in array.numbers}
+    left = [point.number for point in points if point.number not in taken]
+    for number in left:
+        shutil.rmtree(folder.path / str(number))
+    make_record([point for point in points if point.number in taken], submitted).write(folder)
+    return left
 
 
 # -- here ------------------------------------------------------------------------------------------------------------
@@ -245,5 +257,5 @@ def _name(point: SweepPoint) -> str:
 
 def _was_stopped(point: SweepPoint) -> bool:
     """Say whether the person has ended the run, which then ends the sweep."""
-    report = Path(point.plan.run_dir) / REPORT
-    return report.exists() and Report.from_json(report.read_text()).state == "CANCELLED"
+    report = read_report(Path(point.plan.run_dir))
+    return report is not None and report.state == "CANCELLED"

@@ -6,6 +6,7 @@ import json
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
+from hpc_multinode.resubmission import list_job_ids
 from hpc_multinode.runs import SWEEP, RunFolder
 from hpc_multinode.slurm.commands import split_job_id
 
@@ -66,6 +67,7 @@ class SweepRecord:
             jobs=tuple(SubmittedArray(**{**job, "numbers": tuple(job["numbers"])}) for job in data["jobs"]),
         )
 
-    def tasks_of(self, number: int) -> list[str]:
-        """Return the job ids of a point."""
-        return [array.task_of(number) for array in self.jobs if number in array.numbers]
+    def tasks_of(self, number: int, folder: Path) -> list[str]:
+        """Return the job ids of a point of the sweep in this folder, those of jobs in which it went on too."""
+        tasks = [array.task_of(number) for array in self.jobs if number in array.numbers]
+        return [job_id for task in tasks for job_id in list_job_ids(folder / str(number), task)]

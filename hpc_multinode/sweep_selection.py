@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hpc_multinode.errors import SubmissionError
-from hpc_multinode.report import Report
-from hpc_multinode.runs import REPORT, SWEEP
+from hpc_multinode.life.files import read_report
+from hpc_multinode.runs import SWEEP
 from hpc_multinode.slurm.commands import list_queued_jobs
 from hpc_multinode.sweep_record import SweepRecord
 
@@ -41,11 +41,11 @@ def select_points(sweep: Sweep) -> Selection:
     for file in sorted(sweep.folder.parent.glob(f"*/{SWEEP}")):
         record = SweepRecord.read(file.parent)
         for point in record.points:
-            report = file.parent / str(point.number) / REPORT
-            if report.exists() and Report.from_json(report.read_text()).exit_code == 0:
+            report = read_report(file.parent / str(point.number))
+            if report is not None and report.exit_code == 0:
                 succeeded.add(point.identity)
             else:  # also one with a bad report may wait again, having been requeued
-                jobs.setdefault(point.identity, set()).update(record.tasks_of(point.number))
+                jobs.setdefault(point.identity, set()).update(record.tasks_of(point.number, file.parent))
     queued = _find_queued(jobs, sweep.user)
     return Selection(
         succeeded=tuple(point for point in sweep.points if point.identity in succeeded),

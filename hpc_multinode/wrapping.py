@@ -71,13 +71,17 @@ def choose_wrapper(cluster: ClusterConfig, pieces: Mapping[str, str]) -> str | N
     return find_piece(pieces, _IN_CONTAINER)[1] if cluster.container is not None else None
 
 
-def make_agent_command(plan: LaunchPlan) -> str:
+def make_agent_command(plan: LaunchPlan, *words: str) -> str:
     """Return the shell words that start one agent; its working directory is to be the run folder.
+
+    Args:
+        plan: The run.
+        words: More arguments of the agent's.
 
     Raises:
         ConfigError: The wrapper cannot be rendered, or a container cannot be given its folders.
     """
-    command = f"{plan.python} -m hpc_multinode.node {shlex.quote(plan.run_dir)}"
+    command = " ".join((f"{plan.python} -m hpc_multinode.node", shlex.quote(plan.run_dir), *words))
     if plan.container is not None:  # of this machine's packages it is to find ours alone
         command = f"env PYTHONPATH={shlex.quote(f'{plan.run_dir}/{AGENT_FOLDER}')} {command}"
     return command if plan.wrapper is None else _wrap(plan, plan.wrapper, command)

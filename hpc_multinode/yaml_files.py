@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import sys
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,42 @@ SCHEME = "hpc-multinode"
 _NULL, _TEXT, _MERGE = "tag:yaml.org,2002:null", "tag:yaml.org,2002:str", "tag:yaml.org,2002:merge"
 # Base 60 (1:30) and base 8 (0123): nobody's wish in a configuration.
 _OTHER_BASE = re.compile(r"[-+]?(?:[0-9][0-9_]*(?::[0-5]?[0-9])+(?:\.[0-9_]*)?|0[0-9_]+)", re.ASCII)
+
+
+# libyaml where PyYAML was built with it: a sweep writes hundreds of configurations.
+_BaseDumper: type[yaml.SafeDumper] = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+_WORDS = frozenset({"true", "false", "on", "off", "yes", "no", "y", "n", "null", "~"})
+
+
+class _Dumper(_BaseDumper):  # type: ignore[misc, valid-type]
+    """Writes enums by name, and texts so that no reader of YAML takes them for something else."""
+
+
+def render_yaml(data: object) -> str:
+    """Write mappings, lists and plain values as YAML."""
+    return yaml.dump(data, Dumper=_Dumper, default_flow_style=False, allow_unicode=True, sort_keys=False)
+
+
+def _is_like_a_value(text: str) -> bool:
+    if text.lower() in _WORDS:
+        return True
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar(_TEXT, text, style="'" if _is_like_a_value(text) else None)
+
+
+def _represent_enum(dumper: yaml.SafeDumper, value: Enum) -> yaml.ScalarNode:
+    return _represent_text(dumper, value.name)
+
+
+_Dumper.add_representer(str, _represent_text)
+_Dumper.add_multi_representer(Enum, _represent_enum)
 
 
 class YamlFolder(FileConfigSource):

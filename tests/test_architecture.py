@@ -15,7 +15,7 @@ PACKAGE = Path(hpc_multinode.__file__).parent
 MODULES = sorted(path for path in PACKAGE.rglob("*.py") if not {"conf", "examples"} & set(path.parts))
 # Each part of the package, and the parts it may import. What stands in no list may import nothing of the package.
 SHARED = {"errors", "context", "arguments", "ports", "devices", "plan", "config", "report", "runs", "slurm"}
-SHARED |= {"stopping", "assets", "person", "logs", "registry"}
+SHARED |= {"stopping", "assets", "person", "logs", "records", "registry", "resubmission"}
 LOGIN = SHARED | {"after", "planning", "work", "source", "modules", "preparation", "snapshot", "wrapping", "templates"}
 SWEEPS = {"points", "sweep", "sweep_record", "sweep_selection", "sweep_launch"}
 ALLOWED = {
@@ -26,15 +26,16 @@ ALLOWED = {
     "arguments": {"errors"},
     "person": {"errors"},
     "plan": {"config"},
-    "report": {"errors", "logs", "advice"},
+    "report": {"errors", "logs", "advice", "records"},
     "advice": {"report"},
     "runs": {"assets", "errors", "plan"},
-    "registry": {"commit", "person", "plan", "runs"},
+    "registry": {"commit", "person", "plan", "records", "resubmission", "runs"},
+    "resubmission": {"slurm"},
     "life": SHARED,
     "checkpointing": {"plan", "runs", "stopping"},
     "modules": {"errors"},
     "git": {"errors"},
-    "after": {"errors", "life", "plan", "registry", "report", "runs", "slurm", "sweep_record"},
+    "after": {"errors", "life", "plan", "registry", "runs", "slurm", "sweep_record"},
     "snapshot": {"errors", "git", "plan", "runs", "work"},
     "source": {"errors", "arguments", "modules", "work"},
     "work": {"errors", "modules", "source"},
@@ -56,9 +57,9 @@ ALLOWED = {
     "launching": SHARED | {"submission", "preparation", "life", "snapshot"},
     "multinode": SHARED | {"compose", "preparation", "launching", "submission"},
     "cli": SHARED | {"compose", "preparation", "launching", "submission", "node", "templates", "life"} | SWEEPS,
-    "sweep_record": {"runs", "slurm"},
+    "sweep_record": {"resubmission", "runs", "slurm"},
     "sweep": {"after", "config", "errors", "plan", "points", "preparation", "runs", "snapshot", "sweep_record"},
-    "sweep_selection": {"errors", "report", "runs", "slurm", "sweep", "sweep_record"},
+    "sweep_selection": {"errors", "life", "runs", "slurm", "sweep", "sweep_record"},
     "sweep_launch": SHARED | {"launching", "life", "preparation", "snapshot", "submission"} | SWEEPS,
 }
 

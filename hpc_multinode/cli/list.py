@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import shutil
 import sys
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from hpc_multinode.cli.options import Parser, parse_since, read_now
+from hpc_multinode.cli.options import Parser, parse_count, parse_since, read_now
 from hpc_multinode.errors import ConfigError
 from hpc_multinode.life.looking import look_at_all
-from hpc_multinode.life.table import colour, colour_state, format_span, render_table
+from hpc_multinode.life.table import colour, colour_state, find_width, format_span, render_table, wants_colour
 from hpc_multinode.registry import read_entries
 from hpc_multinode.slurm.jobs import STATES, UNKNOWN
 
@@ -32,7 +31,9 @@ def make_parser() -> Parser:
     parser.add_argument("--state", metavar="STATE[,STATE]", help="only these, such as RUNNING,PENDING or FAILED")
     parser.add_argument("--since", metavar="TIME", help="only those submitted since, such as 12h, 2d or 2026-12-01")
     parser.add_argument("--name", metavar="NAME", help="only those whose name or id begins so")
-    parser.add_argument("-n", "--lines", metavar="N", type=int, help=f"the newest N (terminal: {_SHOWN}; 0: all)")
+    parser.add_argument(
+        "-n", "--lines", metavar="N", type=parse_count, help=f"the newest N (terminal: {_SHOWN}; 0: all)"
+    )
     return parser
 
 
@@ -54,10 +55,10 @@ def run(line: CommandLine) -> int:
     if not views:
         print("no runs" if not (states or since or options.name) else "no runs like that")  # noqa: T201
         return 0
-    is_terminal = sys.stdout.isatty()
-    width = shutil.get_terminal_size().columns if is_terminal else None
-    shown = views[: options.lines or None] if options.lines is not None or not is_terminal else views[:_SHOWN]
-    print(render_table(_make_rows(shown, is_terminal=is_terminal), width=width))  # noqa: T201
+    all_wanted = options.lines is not None or not sys.stdout.isatty()
+    shown = views[: options.lines or None] if all_wanted else views[:_SHOWN]
+    rows = _make_rows(shown, is_coloured=wants_colour(sys.stdout))
+    print(render_table(rows, width=find_width(sys.stdout)))  # noqa: T201
     if len(shown) < len(views):
         print(f"and {len(views) - len(shown)} older ones: -n 0", file=sys.stderr)  # noqa: T201
     if any(view.word.age_s is not None for view in views):
@@ -66,16 +67,16 @@ def run(line: CommandLine) -> int:
     return 0
 
 
-def _make_rows(views: Sequence[RunView], *, is_terminal: bool) -> list[tuple[str, ...]]:
-    header = tuple(colour(name, "dim", is_terminal=is_terminal) for name in _HEADER)
-    return [header, *(_make_row(view, is_terminal=is_terminal) for view in views)]
+def _make_rows(views: Sequence[RunView], *, is_coloured: bool) -> list[tuple[str, ...]]:
+    header = tuple(colour(name, "dim", is_coloured=is_coloured) for name in _HEADER)
+    return [header, *(_make_row(view, is_coloured=is_coloured) for view in views)]
 
 
-def _make_row(view: RunView, *, is_terminal: bool) -> tuple[str, ...]:
+def _make_row(view: RunView, *, is_coloured: bool) -> tuple[str, ...]:
     return (
         view.entry.run,
         view.entry.job_id or "-",
-        colour_state(view.state, is_terminal=is_terminal),
+        colour_state(view.state, is_coloured=is_coloured),
         f"{view.entry.num_nodes} x {view.entry.local_world_size}",
         "-" if view.files.attempt is None else str(view.files.attempt),
         format_span(view.queued_s),

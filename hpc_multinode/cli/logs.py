@@ -6,7 +6,7 @@ import re
 import sys
 from typing import TYPE_CHECKING
 
-from hpc_multinode.cli.options import Parser, parse_ranks
+from hpc_multinode.cli.options import Parser, parse_count, parse_ranks
 from hpc_multinode.errors import ConfigError
 from hpc_multinode.life.closing import print_closing
 from hpc_multinode.life.detaching import EXIT_DETACHED, Detached, detachable
@@ -15,6 +15,7 @@ from hpc_multinode.life.finding import find_run
 from hpc_multinode.life.following import follow, show_attempt, show_last, wait_for_logs
 from hpc_multinode.life.printing import LogPrinter
 from hpc_multinode.life.settling import read_output
+from hpc_multinode.life.table import wants_colour
 from hpc_multinode.life.waiting import Teller
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def make_parser() -> Parser:
     parser.add_argument("--node", metavar="N", help="only the ranks of these nodes, such as 0,2-3")
     parser.add_argument("--attempt", metavar="N", type=int, help="only this attempt (default: all)")
     parser.add_argument("--grep", metavar="REGEX", help="only lines in which this is found")
-    parser.add_argument("-n", "--lines", metavar="N", type=int, help="only the last N lines, then what comes")
+    parser.add_argument("-n", "--lines", metavar="N", type=parse_count, help="only the last N lines, then what comes")
     parser.add_argument("--no-collapse", action="store_true", help="show the same line of many ranks many times")
     return parser
 
@@ -47,7 +48,7 @@ def run(line: CommandLine) -> int:
     printer = LogPrinter(
         sys.stdout,
         local_world_size=entry.local_world_size,
-        is_terminal=sys.stdout.isatty(),
+        is_coloured=wants_colour(sys.stdout),
         pattern=_compile(options.grep),
         collapses=not options.no_collapse,
         wants_json=options.json,
@@ -58,6 +59,12 @@ def run(line: CommandLine) -> int:
             return _show(entry, options, printer, ranks, teller)
     except Detached:
         return EXIT_DETACHED
+    except PermissionError as error:  # somebody else's run, whose folder may be looked into
+        raise ConfigError(
+            what=f"a log cannot be read: {error.strerror}",
+            found=error.filename,
+            fix="its owner submits with private=false",
+        ) from None
 
 
 def _show(
@@ -67,7 +74,9 @@ def _show(
     attempts = _choose_attempts(options, entry, view)
     ends: dict[Path, int] = {}
     if options.lines is not None:
-        ends = show_last(entry.path, attempts, printer, ranks=ranks, num_lines=max(0, options.lines))
+        ends = show_last(
+            entry.path, attempts, printer, ranks=ranks, num_lines=options.lines, is_last=not options.follow
+        )
     else:
         for attempt in attempts:
             is_last = not options.follow or attempt != view.files.attempt

@@ -72,7 +72,8 @@ def run(argv: Sequence[str]) -> int:
         argv: The words after the program's name.
     """
     try:
-        return _carry_out(argv)
+        code = _carry_out(argv)
+        sys.stdout.flush()  # here, where a reader that has gone is understood, and not when the interpreter ends
     except MultiNodeError as error:
         print(f"error: {error}", file=sys.stderr)  # noqa: T201
         return error.exit_code
@@ -81,6 +82,7 @@ def run(argv: Sequence[str]) -> int:
     except BrokenPipeError:  # the reader of our output, such as head, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+    return code
 
 
 def _carry_out(argv: Sequence[str]) -> int:

@@ -56,6 +56,18 @@ def parse_ranks(text: str, *, option: str) -> frozenset[int]:
     return frozenset(found)
 
 
+def parse_count(text: str) -> int:
+    """Read how many lines are wanted, for a parser that says which option it was.
+
+    Raises:
+        argparse.ArgumentTypeError: It is no number from 0.
+    """
+    if not re.fullmatch(r"\d{1,9}", text, re.ASCII):
+        msg = f"{text!r} is no number from 0 to 999999999"
+        raise argparse.ArgumentTypeError(msg)
+    return int(text)
+
+
 def parse_since(text: str, *, now: datetime) -> datetime:
     """Read a span back from now, or a date with or without a time.
 
@@ -63,11 +75,11 @@ def parse_since(text: str, *, now: datetime) -> datetime:
         ConfigError: It is neither.
     """
     span = _SPAN.fullmatch(text.strip())
-    if span is not None:
-        return now - timedelta(seconds=int(span[1]) * _SECONDS[span[2]])
     try:
+        if span is not None:
+            return now - timedelta(seconds=int(span[1]) * _SECONDS[span[2]])
         return datetime.fromisoformat(text.strip()).astimezone()
-    except ValueError:
+    except (ValueError, OverflowError):
         raise ConfigError(
             what="--since is neither a span nor a date", found=f"--since {text}", fix="--since 2d, 12h or 2026-12-01"
         ) from None

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hpc_multinode import __version__
 from hpc_multinode.cli.options import Parser, read_now
 from hpc_multinode.errors import ConfigError
 from hpc_multinode.life.closing import print_closing
+from hpc_multinode.life.files import read_text
 from hpc_multinode.life.finding import find_run
 from hpc_multinode.life.looking import look_at, settle_later_word
 from hpc_multinode.life.queue import Queue
@@ -61,11 +62,13 @@ def _write_page(view: RunView, path: Path, *, queue: Queue) -> None:
         timeline=read_timeline(view, now=now),
         samples=read_samples(view),
         accounting=accounting,
-        plan=json.loads(_read_text(entry.path / "plan.json") or "{}"),
-        config_text=_read_text(entry.path / "config.yaml"),
+        plan=_read_plan(entry.path),
+        config_text=read_text(entry.path / "config.yaml"),
         now=now,
         version=__version__,
     )
+    if not path.name or path.is_dir():
+        raise ConfigError(what="--html takes a file", found=f"--html {path}", fix="--html page.html")
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         draft.write_text(render_page(facts), encoding="utf-8")
@@ -77,8 +80,9 @@ def _write_page(view: RunView, path: Path, *, queue: Queue) -> None:
     print(f"{path}")  # noqa: T201
 
 
-def _read_text(path: Path) -> str:
+def _read_plan(run_dir: Path) -> dict[str, Any]:
     try:
-        return path.read_text()
-    except OSError:
-        return ""
+        plan = json.loads(read_text(run_dir / "plan.json") or "{}")
+    except ValueError:  # damaged: the page then tells less
+        return {}
+    return plan if isinstance(plan, dict) else {}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import sys
 import time
 from typing import TYPE_CHECKING
@@ -17,6 +16,7 @@ from hpc_multinode.life.looking import Watcher, look_at, make_pause, settle_late
 from hpc_multinode.life.queue import Queue
 from hpc_multinode.life.ranks import read_ranks
 from hpc_multinode.life.status import render_status
+from hpc_multinode.life.table import find_width, wants_colour
 from hpc_multinode.life.waiting import Teller, wait_for_end
 
 if TYPE_CHECKING:
@@ -51,17 +51,14 @@ def run(line: CommandLine) -> int:
     if options.json:
         print(json.dumps({**view.to_json(), "ranks": [rank.to_json() for rank in read_ranks(view)]}))  # noqa: T201
         return 0
-    is_terminal = sys.stdout.isatty()
-    print(_render(view, is_terminal=is_terminal))  # noqa: T201
+    print(_render(view))  # noqa: T201
     if entry.mode == "slurm" and view.is_over and queue.lacks_accounting:
         print("note: this cluster keeps no accounting; this is from the run folder and the queue", file=sys.stderr)  # noqa: T201
     return 0
 
 
-def _render(view: RunView, *, is_terminal: bool) -> str:
-    return render_status(
-        view, is_terminal=is_terminal, width=shutil.get_terminal_size().columns if is_terminal else None
-    )
+def _render(view: RunView) -> str:
+    return render_status(view, is_coloured=wants_colour(sys.stdout), width=find_width(sys.stdout))
 
 
 def _watch(entry: Entry) -> RunView:
@@ -77,7 +74,7 @@ def _watch(entry: Entry) -> RunView:
         while True:
             began = time.monotonic()
             view = watcher.look()
-            live.update(Text.from_ansi(_render(view, is_terminal=True)), refresh=True)
+            live.update(Text.from_ansi(_render(view)), refresh=True)
             if watcher.is_end(view):
                 return view
             time.sleep(make_pause(time.monotonic() - began, _REFRESH_S))

@@ -53,7 +53,7 @@ def wait_until_gone(
         tell(view)
         # Agents that are asked twice kill their workers at once, so this is for a job that waits again.
         if view.state in QUEUED and clock() - asked_at > _ASK_AGAIN_S:
-            ask_to_end(entry)
+            ask_to_end(view.entry)
             asked_at = clock()
         sleep(POLL_S)
 

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 from dataclasses import dataclass
-from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from hpc_multinode.report import Report
-from hpc_multinode.runs import REPORT
+from hpc_multinode.records import check_attempt, read_time
+from hpc_multinode.report import Outcome, Report
+from hpc_multinode.resubmission import REQUEST
+from hpc_multinode.runs import RECORD, REPORT
 
 if TYPE_CHECKING:
+    from datetime import datetime
     from pathlib import Path
 
 EVENTS = "events.jsonl"
@@ -29,16 +32,26 @@ class RunFiles:
         path: The run folder.
         report: What node 0 wrote last, or None.
         attempts: Numbers of the attempts that have begun, in order.
+        is_handed_on: The batch script was left to hand in a new job, or to requeue its own.
     """
 
     path: Path
     report: Report | None
     attempts: tuple[int, ...]
+    is_handed_on: bool = False
 
     @property
     def attempt(self) -> int | None:
         """The newest attempt, or None."""
         return self.attempts[-1] if self.attempts else None
+
+    @cached_property
+    def records(self) -> tuple[dict[str, Any], ...]:
+        """How attempts have ended: of the report, else what each has left in its own folder."""
+        if self.report is not None:
+            return self.report.attempts
+        found = (read_record(self.path, number) for number in self.attempts)
+        return tuple(record for record in found if record is not None)
 
     @cached_property
     def started(self) -> datetime | None:
@@ -49,11 +62,13 @@ class RunFiles:
 def read_files(run_dir: Path) -> RunFiles:
     """Look into a run's folder; a folder that is gone is an empty one."""
     try:
-        found = [_ATTEMPT.fullmatch(item.name) for item in os.scandir(run_dir)]
+        names = {item.name for item in os.scandir(run_dir)}
     except OSError:
-        found = []
-    attempts = sorted(int(match[1]) for match in found if match is not None)
-    return RunFiles(path=run_dir, report=read_report(run_dir), attempts=tuple(attempts))
+        names = set()
+    attempts = sorted(int(match[1]) for match in map(_ATTEMPT.fullmatch, names) if match is not None)
+    report = read_report(run_dir)
+    is_handed_on = report is not None and f"{REQUEST}{report.job_id}" in names
+    return RunFiles(path=run_dir, report=report, attempts=tuple(attempts), is_handed_on=is_handed_on)
 
 
 def read_report(run_dir: Path) -> Report | None:
@@ -64,28 +79,53 @@ def read_report(run_dir: Path) -> Report | None:
         return None
 
 
+def read_record(run_dir: Path, attempt: int) -> dict[str, Any] | None:
+    """Return how an attempt has ended, or None where it goes on or could not be closed."""
+    try:
+        return check_attempt(json.loads((run_dir / f"attempt-{attempt}" / RECORD).read_text()))
+    except (OSError, ValueError, TypeError):  # not there, or damaged
+        return None
+
+
 def read_start_time(run_dir: Path, attempt: int) -> datetime | None:
     """Return when node 0's agent of an attempt began, from the first line of its log."""
     try:
         with (run_dir / f"attempt-{attempt}" / "node0.log").open() as file:
-            return datetime.fromisoformat(file.read(_TIME_CHARACTERS).split(" ")[0])
+            return read_time(file.read(_TIME_CHARACTERS).split(" ")[0])
     except (OSError, ValueError):
         return None
 
 
 def read_events(run_dir: Path, attempt: int) -> list[dict[str, Any]]:
     """Return what the coordinator noted of an attempt, in order; none where it noted nothing."""
-    return read_lines(run_dir / f"attempt-{attempt}" / EVENTS)
+    return [event for event in read_lines(run_dir / f"attempt-{attempt}" / EVENTS) if _is_sound(event)]
+
+
+def _is_sound(event: dict[str, Any]) -> bool:
+    """Say whether an event has the types that we write; one of another version may not."""
+    outcomes = [event["outcome"]] if event.get("outcome") is not None else event.get("outcomes") or ()
+    try:
+        for outcome in outcomes:
+            Outcome.from_json(outcome)
+    except TypeError:
+        return False
+    seconds = event.get("seconds", 0)
+    has_types = isinstance(event.get("node_rank", 0), int) and isinstance(event.get("name", ""), str)
+    return has_types and isinstance(seconds, (int, float)) and math.isfinite(seconds)
+
+
+def read_text(path: Path) -> str:
+    """Return what a file holds; nothing where it is not there or cannot be read."""
+    try:
+        return path.read_text(errors="replace")
+    except OSError:
+        return ""
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
     """Return the mappings of a file with one in each line; a last line that is being written is passed over."""
-    try:
-        text = path.read_text(errors="replace")
-    except OSError:
-        return []
     found = []
-    for line in text.splitlines():
+    for line in read_text(path).splitlines():
         try:
             item = json.loads(line)
         except ValueError:

@@ -46,6 +46,8 @@ def find_runs(word: str | None) -> list[Entry]:
     Raises:
         ConfigError: There is none.
     """
+    if word is not None and not word.strip():  # as of an unset variable: it must not mean every run
+        raise ConfigError(what="RUN is empty", found=repr(word), fix="leave it out for the newest run, or name one")
     if word is not None and (Path(word).is_dir() and ("/" in word or (Path(word) / "plan.json").exists())):
         return [_open_folder(Path(word))]
     entries = read_entries()
@@ -60,7 +62,7 @@ def find_runs(word: str | None) -> list[Entry]:
     matching = (
         [entry for entry in entries if entry.run == word],
         [entry for entry in entries if word in _job_ids(entry)],
-        [entry for entry in entries if entry.job_id is not None and entry.job_id.partition("_")[0] == word],
+        [entry for entry in entries if any(job_id.partition("_")[0] == word for job_id in _job_ids(entry))],
         [entry for entry in entries if entry.name == word],
         [entry for entry in entries if entry.run.startswith(word)],
     )
@@ -71,9 +73,7 @@ def find_runs(word: str | None) -> list[Entry]:
 
 
 def _job_ids(entry: Entry) -> tuple[str, ...]:
-    if entry.job_id is None:
-        return ()
-    return (entry.job_id,) if entry.step_id is None else (entry.job_id, f"{entry.job_id}.{entry.step_id}")
+    return entry.job_ids if entry.step_id is None else (*entry.job_ids, f"{entry.job_id}.{entry.step_id}")
 
 
 def _open_folder(path: Path) -> Entry:

@@ -12,8 +12,9 @@ from hpc_multinode.life.detaching import EXIT_DETACHED, Detached, detachable
 from hpc_multinode.life.history import find_line_ends, find_windows, read_window
 from hpc_multinode.life.looking import POLL_S, Watcher, make_pause
 from hpc_multinode.life.printing import LogPrinter
+from hpc_multinode.life.table import wants_colour
 from hpc_multinode.life.waiting import Teller
-from hpc_multinode.logs import LogFollower
+from hpc_multinode.logs import RunFollower, WaitingFollower
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container
@@ -33,14 +34,22 @@ def wait_for_logs(
         tell: Is told how it stands after each look.
         sleep: Waits so many seconds.
     """
-    watcher = Watcher(entry)
+    watcher, waiting = Watcher(entry), WaitingFollower(entry.path)
     while True:
         view = watcher.look()
         has_logs = any(entry.path.glob("attempt-*/rank*.log"))
         if has_logs or (view.is_over and view.report is not None):
             return view
         tell(view)
+        tell_waiting(waiting)
         sleep(POLL_S)
+
+
+def tell_waiting(waiting: WaitingFollower) -> None:
+    """Say for whom the agents wait, where they have just said it."""
+    line = waiting.read_new()
+    if line is not None:
+        print(line, file=sys.stderr, flush=True)  # noqa: T201
 
 
 def show_attempt(
@@ -60,14 +69,19 @@ def show_attempt(
     """
     windows = find_windows(run_dir / f"attempt-{attempt}", ranks=ranks)
     for window in windows:
-        moment = window.time
-        told = None if moment is None else datetime.fromtimestamp(moment, timezone.utc).astimezone().isoformat()
+        told = None if window.time is None else _write_time(window.time)
         printer.show(read_window(window, is_last=is_last), attempt=attempt, time=told)
     return find_line_ends(windows)
 
 
 def show_last(
-    run_dir: Path, attempts: tuple[int, ...], printer: LogPrinter, *, ranks: Container[int] | None, num_lines: int
+    run_dir: Path,
+    attempts: tuple[int, ...],
+    printer: LogPrinter,
+    *,
+    ranks: Container[int] | None,
+    num_lines: int,
+    is_last: bool,
 ) -> dict[Path, int]:
     """Show the last lines of a run.
 
@@ -77,6 +91,7 @@ def show_last(
         printer: Shows lines.
         ranks: Global ranks; None: all.
         num_lines: How many lines, as they are shown.
+        is_last: Show last lines without an end as well.
 
     Returns:
         How far each log was read, in bytes.
@@ -89,7 +104,7 @@ def show_last(
         for window in reversed(windows):
             if len(found) >= num_lines:
                 break
-            lines = printer.render(read_window(window), attempt=attempt)
+            lines = printer.render(read_window(window, is_last=is_last or attempt != attempts[-1]), attempt=attempt)
             found = [*((attempt, line) for line in lines), *found]
     for attempt, line in found[-num_lines:] if num_lines else ():
         printer.write(line, attempt=attempt)
@@ -120,27 +135,21 @@ def follow(
     Returns:
         How it stands at the end.
     """
-    watcher, current = Watcher(entry), attempt or 0
-    follower = LogFollower(
-        entry.path, ranks=ranks, first_attempt=current, last_attempt=current, offsets=offsets, shows_traceback=True
-    )
+    watcher, waiting = Watcher(entry), WaitingFollower(entry.path)
+    follower = RunFollower(
+        entry.path, ranks=ranks, first_attempt=attempt or 0, offsets=offsets, shows_traceback=True
+    )  # fmt: skip
     while True:
         began = time.monotonic()
         view = watcher.look()
-        printer.show(list(follower.read_new()), attempt=current)
-        took_s = time.monotonic() - began
-        if view.files.attempt is not None and view.files.attempt > current:
-            printer.show(list(follower.read_rest()), attempt=current)
-            current += 1
-            follower = LogFollower(
-                entry.path, ranks=ranks, first_attempt=current, last_attempt=current, offsets=offsets,
-                shows_traceback=True,
-            )  # fmt: skip
-            continue
-        tell(view)
-        if watcher.is_end(view):
-            printer.show(list(follower.read_rest()), attempt=current)
+        is_end = watcher.is_end(view)
+        for number, lines in follower.read_rest() if is_end else follower.read_new():
+            printer.show(lines, attempt=number, time=_write_time(time.time()))
+        if is_end:
             return view
+        took_s = time.monotonic() - began
+        tell(view)
+        tell_waiting(waiting)
         sleep(make_pause(took_s, POLL_S))
 
 
@@ -151,7 +160,7 @@ def follow_to_end(entry: Entry, *, out: TextIO) -> int:
         entry: Which run.
         out: Where the ranks' lines and the closing text go.
     """
-    printer = LogPrinter(out, local_world_size=entry.local_world_size, is_terminal=out.isatty())
+    printer = LogPrinter(out, local_world_size=entry.local_world_size, is_coloured=wants_colour(out))
     teller = Teller(lambda text: print(text, file=sys.stderr, flush=True))  # noqa: T201
     try:
         with detachable(entry):
@@ -159,3 +168,7 @@ def follow_to_end(entry: Entry, *, out: TextIO) -> int:
     except Detached:
         return EXIT_DETACHED
     return print_closing(view, has_shown_logs=True, out=out)
+
+
+def _write_time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, timezone.utc).astimezone().isoformat(timespec="milliseconds")

@@ -11,13 +11,14 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO
 
+from hpc_multinode.life.files import read_text
 from hpc_multinode.logs import RANK_LOG
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator
     from pathlib import Path
 
-    Line = tuple[int, str]
+    from hpc_multinode.logs import Line
 
 # Marks within the same so many seconds belong together.
 WINDOW_S = 0.5
@@ -66,7 +67,7 @@ def find_windows(folder: Path, *, ranks: Container[int] | None = None) -> list[W
     logs = {
         int(match[1]): path
         for path in folder.glob("rank*.log")
-        if (match := RANK_LOG.fullmatch(path.name)) and (ranks is None or int(match[1]) in ranks)
+        if (match := RANK_LOG.fullmatch(path.name)) and (ranks is None or int(match[1]) in ranks) and path.is_file()
     }
     marks = _read_marks(folder)
     found: dict[float, list[Segment]] = {}
@@ -146,14 +147,14 @@ def _read_marks(folder: Path) -> dict[int, list[tuple[float, int]]]:
     """Return for each rank the ends of what it wrote, by the number of the half second."""
     marks: dict[int, list[tuple[float, int]]] = {}
     for path in folder.glob("node*.sizes"):
-        for line in path.read_text(errors="replace").splitlines():
-            time, *sizes = line.split()
+        for line in read_text(path).splitlines():
             try:
+                time, *sizes = line.split()
                 bucket = float(int(float(time) / WINDOW_S))
                 for size in sizes:
                     rank, _, end = size.partition("=")
                     marks.setdefault(int(rank), []).append((bucket, int(end)))
-            except ValueError:  # a line that is being written
+            except (ValueError, OverflowError):  # a line that is being written
                 continue
     return marks
 

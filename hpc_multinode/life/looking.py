@@ -11,7 +11,7 @@ from hpc_multinode.life.files import read_files
 from hpc_multinode.life.queue import FIRST_S, Queue, make_interval
 from hpc_multinode.life.settling import can_settle, rewrite, settle
 from hpc_multinode.life.view import RunView, SlurmWord, explain, judge, merge_word
-from hpc_multinode.registry import Entry, is_alive
+from hpc_multinode.registry import Entry, follow_job, is_alive
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -56,9 +56,14 @@ def settle_later_word(view: RunView, *, queue: Queue) -> RunView:
     """Ask the accounting about a run that is over, and let its later word stand in the report."""
     if view.report is None or view.entry.mode != "slurm":
         return view
-    account = queue.read_accounts([view.entry]).get(view.entry.run)
-    word = replace(view.word, account=account)
-    report = merge_word(view.report, word)
+    return _take_later_word(view, replace(view.word, account=queue.read_accounts([view.entry]).get(view.entry.run)))
+
+
+def _take_later_word(view: RunView, word: SlurmWord) -> RunView:
+    before = view.files.report or view.report
+    report = before if before is None else merge_word(before, word, is_own_job=view.entry.mode == "slurm")
+    if report is None:
+        return view
     if report != view.files.report:
         rewrite(report)
     return replace(view, word=word, report=report, state=report.state, reason=explain(report))
@@ -85,6 +90,7 @@ class Watcher:
         """Look once more."""
         # Between the report and the end of the job Slurm is asked often, for a short while.
         max_age_s = self._interval_s if self._reported_at is None else POLL_S
+        self._entry = follow_job(self._entry)
         view = look_at(self._entry, queue=self._queue, max_age_s=max_age_s)
         state = (view.state, view.files.attempt)
         if state != self._state:
@@ -122,12 +128,16 @@ def _look(entry: Entry, word: SlurmWord) -> RunView:
 
 
 def _settle_lost(views: list[RunView], queue: Queue) -> list[RunView]:
-    """Complete the reports of runs that left none."""
+    """Complete the reports of runs that left none, and those of which Slurm says that they ended otherwise."""
     lost = [view for view in views if view.is_lost]
-    if not lost:
+    contested = [view for view in views if view.is_contested]
+    if not lost and not contested:
         return views
-    accounts = queue.read_accounts([view.entry for view in lost])
-    settled = {}
+    accounts = queue.read_accounts([view.entry for view in (*lost, *contested)])
+    settled = {
+        view.entry.run: _take_later_word(view, replace(view.word, account=accounts.get(view.entry.run)))
+        for view in contested
+    }
     for view in lost:
         word = replace(view.word, account=accounts.get(view.entry.run))
         again = judge(view.entry, view.files, word, is_alive=is_alive(view.entry), now=_now())

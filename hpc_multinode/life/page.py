@@ -17,7 +17,7 @@ from hpc_multinode.report import describe, format_duration
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from hpc_multinode.life.timeline import Timeline
+    from hpc_multinode.life.timeline import Attempt, Timeline
     from hpc_multinode.life.view import RunView
     from hpc_multinode.report import Outcome
     from hpc_multinode.slurm.jobs import AccountedJob
@@ -26,6 +26,7 @@ _LEGEND = (
     ("queued", "waiting in the queue"), ("joining", "nodes meet"), ("importing", "imports"),
     ("spawning", "workers start"), ("connecting", "process group"), ("running", "the work"), ("stopping", "stopping"),
 )  # fmt: skip
+_FIRST_STEP = '<span><i class="running"></i>the work, up to its first step</span>'
 _MAX_OUTCOMES = 20
 
 
@@ -106,8 +107,8 @@ def _render_tiles(facts: PageFacts) -> str:
         ("ran", format_span(view.running_s)),
         ("waited in the queue", format_span(sum(span.end - span.start for span in facts.timeline.queued))),
         ("until all were ready", format_duration(ready) if ready is not None else "-"),
-        ("workers", str(entry.world_size)),
-        ("attempts", str(len(facts.timeline.attempts))),
+        ("worker" + "s" * (entry.world_size != 1), str(entry.world_size)),
+        ("attempt" + "s" * (len(facts.timeline.attempts) != 1), str(len(facts.timeline.attempts))),
     ]
     if view.report is not None:
         tiles.append(("exit code", str(view.report.exit_code)))
@@ -177,11 +178,12 @@ def _render_starts(facts: PageFacts) -> str:
     if not starts:
         return ""
     shown = {kind for kind, _ in _LEGEND[1:5]}
+    has_steps = any("first_step" in phases for phases in starts.values())
     legend = "".join(f'<span><i class="{kind}"></i>{text}</span>' for kind, text in _LEGEND if kind in shown)
     number = facts.timeline.attempts[-1].number if facts.timeline.attempts else 0
     return (
         f'<section class="card"><h2>Start of attempt {number}, from each agent\'s own start</h2>'
-        f'<div class="legend">{legend}</div>'
+        f'<div class="legend">{legend}{_FIRST_STEP if has_steps else ""}</div>'
         f'<div class="scroll">{draw_starts(starts, find_hosts(facts.view))}</div></section>'
     )
 
@@ -217,15 +219,21 @@ def _render_attempts(facts: PageFacts) -> str:
     if len(attempts) < 2:  # noqa: PLR2004 - one is no list
         return ""
     rows = "".join(
-        f"<tr><td>{one.number}</td><td>{escape(format_span(one.end - one.start))}</td>"
+        f"<tr><td>{one.number}</td><td>{escape(format_span(_find_waited(facts.timeline, one)))}</td>"
+        f"<td>{escape(format_span(one.end - one.start))}</td><td>{'-' if one.step is None else one.step}</td>"
         f"<td>{escape(one.ended_by.replace('_', ' ') or 'goes on')}</td><td>{escape(one.cause)}</td>"
         f"<td>{escape(', '.join(one.nodes[:8]))}{' ...' if len(one.nodes) > 8 else ''}</td></tr>"  # noqa: PLR2004
         for one in attempts
     )
     return (
-        '<section class="card"><h2>Attempts</h2><table><tr><th>attempt</th><th>ran</th><th>ended by</th>'
+        '<section class="card"><h2>Attempts</h2><table><tr><th>attempt</th><th>waited</th>'
+        "<th>ran</th><th>saved step</th><th>ended by</th>"
         f"<th>cause</th><th>nodes</th></tr>{rows}</table></section>"
     )
+
+
+def _find_waited(timeline: Timeline, attempt: Attempt) -> float:
+    return sum(span.end - span.start for span in timeline.queued if span.end == attempt.start)
 
 
 def _render_config(facts: PageFacts) -> str:

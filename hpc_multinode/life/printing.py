@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import re
     from collections.abc import Sequence
 
-    from hpc_multinode.life.history import Line
+    from hpc_multinode.logs import Line
 
 # Cyan, green, yellow, magenta, blue, and their bright forms: red is for what went wrong.
 _RANK_COLOURS = (36, 32, 33, 35, 34, 96, 92, 93, 95, 94)
@@ -23,7 +23,7 @@ class LogPrinter:
 
     Args:
         out: Where to.
-        is_terminal: Colour the ranks.
+        is_coloured: Colour the ranks.
         pattern: Show only lines in which this is found; None: all.
         collapses: The same line of many ranks that came together is one.
         local_world_size: Workers a node, to tell a line's node; for JSON.
@@ -35,12 +35,12 @@ class LogPrinter:
         out: TextIO,
         *,
         local_world_size: int,
-        is_terminal: bool = False,
+        is_coloured: bool = False,
         pattern: re.Pattern[str] | None = None,
         collapses: bool = True,
         wants_json: bool = False,
     ) -> None:
-        self._out, self._is_terminal, self._pattern = out, is_terminal, pattern
+        self._out, self._is_coloured, self._pattern = out, is_coloured, pattern
         self._collapses, self._local_world_size, self._wants_json = collapses, local_world_size, wants_json
         self._attempt: int | None = None
 
@@ -77,7 +77,7 @@ class LogPrinter:
 
     def _name(self, ranks: tuple[int, ...]) -> str:
         name = f"[{name_ranks(ranks)}]"
-        if not self._is_terminal:
+        if not self._is_coloured:
             return name
         return f"\x1b[{_RANK_COLOURS[ranks[0] % len(_RANK_COLOURS)] if len(ranks) == 1 else 1}m{name}\x1b[0m"
 

@@ -81,8 +81,7 @@ class Queue:
             return SlurmWord()
         if not self._is_here(entry):
             return SlurmWord(is_elsewhere=True)
-        submitted = datetime.fromisoformat(entry.submitted)
-        answer = self._read(max_age_s, not_before=submitted, cluster=entry.named_cluster)
+        answer = self._read(max_age_s, not_before=entry.queued_since, cluster=entry.named_cluster)
         if answer is None:
             return SlurmWord()
         now = self._read_clock()

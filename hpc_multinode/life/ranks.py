@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
+import re
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from hpc_multinode.life.view import RunView
 
 _TAIL_BYTES = 2048
+# ECMA-48: a control sequence, or a command to the terminal with its text.
+_CONTROL = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b[@-_]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,19 +99,17 @@ def find_hosts(view: RunView) -> dict[int, str]:
         joined = [event for event in read_events(view.entry.path, number) if event.get("kind") == "joined"]
         if joined:
             return {event["node_rank"]: str(event.get("host", "")) for event in joined if "node_rank" in event}
-    report = view.files.report
-    return dict(enumerate(report.attempts[-1].get("nodes", ()))) if report is not None and report.attempts else {}
+    return dict(enumerate(view.files.records[-1].get("nodes", ()))) if view.files.records else {}
 
 
 def _find_outcomes(view: RunView, events: Iterable[dict[str, Any]]) -> dict[int, Outcome]:
     told: dict[int, Outcome] = {}
     for event in events:
-        items = [event.get("outcome")] if event.get("kind") == "failed" else event.get("outcomes") or ()
+        items = [event["outcome"]] if event.get("outcome") is not None else event.get("outcomes") or ()
         for data in items:
-            with contextlib.suppress(TypeError):  # of another version
-                outcome = Outcome.from_json(data or {})
-                if outcome.global_rank is not None:
-                    told.setdefault(outcome.global_rank, outcome)
+            outcome = Outcome.from_json(data)
+            if outcome.global_rank is not None:
+                told.setdefault(outcome.global_rank, outcome)
     if view.report is not None:
         last = (*view.report.consequences, *([view.report.root_cause] if view.report.root_cause is not None else []))
         told.update({outcome.global_rank: outcome for outcome in last if outcome.global_rank is not None})
@@ -137,7 +137,12 @@ def _read_last_line(log: Path) -> tuple[str, datetime | None]:
     if TRACEBACK_HEADER in lines:
         lines = [*lines[: lines.index(TRACEBACK_HEADER)], lines[-1]]
     last = next((line for line in reversed(lines) if line.strip()), "")
-    return last.rpartition("\r")[2].strip(), changed
+    return _clean(last.rpartition("\r")[2]), changed
+
+
+def _clean(line: str) -> str:
+    """Leave out what would change a terminal, such as colours and titles: the line stands in a table."""
+    return "".join(letter if letter.isprintable() else " " for letter in _CONTROL.sub("", line)).strip()
 
 
 def describe_outcome(rank: RankView) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from hpc_multinode.errors import EXIT_FAILED
 from hpc_multinode.life.files import read_tail
 from hpc_multinode.life.view import CLASSES, RunView
+from hpc_multinode.records import time_attempts
 from hpc_multinode.report import Outcome, Report
 from hpc_multinode.runs import REPORT, RunFolder
 from hpc_multinode.slurm.commands import show_job
@@ -57,11 +58,12 @@ def settle(view: RunView) -> Report:
         world_size=entry.world_size,
         num_nodes=entry.num_nodes,
         root_cause=_make_cause(entry, state, said),
-        attempts=_make_attempts(view, state),
+        attempts=time_attempts(_make_attempts(view, state), submitted=entry.submitted),
     )
     folder = RunFolder(path=entry.path, is_private=not entry.path.stat().st_mode & 0o050)
-    with contextlib.suppress(OSError):  # a full disk, or somebody else's run: it is told all the same
-        folder.write(REPORT, report.to_json().encode())
+    if not (entry.path / REPORT).exists():  # one that we cannot read, of another version, is kept
+        with contextlib.suppress(OSError):  # a full disk, or somebody else's run: it is told all the same
+            folder.write(REPORT, report.to_json().encode())
     return report
 
 
@@ -125,7 +127,7 @@ def _make_cause(entry: Entry, state: str, said: tuple[str, ...]) -> Outcome | No
 
 
 def _make_attempts(view: RunView, state: str) -> tuple[dict[str, Any], ...]:
-    before = view.files.report.attempts if view.files.report is not None else ()
+    before = view.files.records
     number = view.files.attempt
     if number is None or any(one.get("attempt") == number for one in before):
         return before

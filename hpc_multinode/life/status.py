@@ -10,6 +10,7 @@ from hpc_multinode.life.ranks import RankView, describe_outcome, read_ranks
 from hpc_multinode.life.table import colour, colour_state, cut, format_span, name_ranks, render_table
 from hpc_multinode.life.view import format_time
 from hpc_multinode.person import shorten
+from hpc_multinode.records import read_time
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from hpc_multinode.life.view import RunView
 
 _MAX_ROWS = 32
+_MAX_NODES = 4
 _RANK_COLOURS = {
     "failed": "red",
     "lost": "red",
@@ -28,21 +30,21 @@ _RANK_COLOURS = {
 
 
 def render_status(
-    view: RunView, *, now: datetime | None = None, is_terminal: bool = False, width: int | None = None
+    view: RunView, *, now: datetime | None = None, is_coloured: bool = False, width: int | None = None
 ) -> str:
     """Compose the page on a run.
 
     Args:
         view: The run.
         now: The time; None: the real one.
-        is_terminal: Colour it.
+        is_coloured: Colour it.
         width: Cut lines after so many characters; None: never.
     """
     now = now or datetime.now(timezone.utc).astimezone()
-    lines = [_render_head(view, is_terminal=is_terminal), *_render_facts(view, now=now)]
+    lines = [_render_head(view, is_coloured=is_coloured), *_render_facts(view, now=now)]
     ranks = read_ranks(view)
     if ranks:
-        lines += ["", _render_ranks(ranks, now=now, is_terminal=is_terminal, width=width)]
+        lines += ["", _render_ranks(ranks, now=now, is_coloured=is_coloured, width=width)]
     attempts = _render_attempts(view)
     if attempts:
         lines += ["", attempts]
@@ -50,15 +52,15 @@ def render_status(
     return "\n".join(cut(line, width) for text in lines for line in text.split("\n"))
 
 
-def _render_head(view: RunView, *, is_terminal: bool) -> str:
-    state = colour_state(view.state, is_terminal=is_terminal)
+def _render_head(view: RunView, *, is_coloured: bool) -> str:
+    state = colour_state(view.state, is_coloured=is_coloured)
     job = f"  job {view.entry.job_id}" if view.entry.job_id is not None else ""
     word = "after" if view.is_over else "for"
     spans = [f"{word} {format_span(view.running_s)}"] if view.running_s is not None else []
     if view.running_s is None and view.queued_s is not None:
         spans = [f"for {format_span(view.queued_s)}"]
     code = f", exit code {view.report.exit_code}" if view.report is not None else ""
-    return f"{state}  {colour(view.entry.run, 'bold', is_terminal=is_terminal)}{job} {' '.join(spans)}{code}".rstrip()
+    return f"{state}  {colour(view.entry.run, 'bold', is_coloured=is_coloured)}{job} {' '.join(spans)}{code}".rstrip()
 
 
 def _render_facts(view: RunView, *, now: datetime) -> list[str]:
@@ -78,13 +80,18 @@ def _render_facts(view: RunView, *, now: datetime) -> list[str]:
         times.append(f"started {format_time(view.started)}")
     if view.ended is not None:
         times.append(f"ended {format_time(view.ended)}")
-    elif job is not None and job.ends is not None and view.state == "RUNNING":
+    elif job is not None and job.ends is not None and _has_limit(view):
         times.append(f"has to end {format_time(job.ends)}, in {format_span((job.ends - now).total_seconds())}")
     facts.append(("times", ", ".join(times)))
     phases = _describe_phases(view)
     if phases:
         facts.append(("start", phases))
     return [f"  {name + ':':9} {text}" for name, text in facts]
+
+
+def _has_limit(view: RunView) -> bool:
+    """Say whether a running job has to end: squeue writes an end a year ahead where there is no limit."""
+    return view.state == "RUNNING" and view.word.job is not None and view.word.job.time_limit != "UNLIMITED"
 
 
 def _describe_phases(view: RunView) -> str:
@@ -107,7 +114,7 @@ def _describe_phases(view: RunView) -> str:
     )
 
 
-def _render_ranks(ranks: Sequence[RankView], *, now: datetime, is_terminal: bool, width: int | None) -> str:
+def _render_ranks(ranks: Sequence[RankView], *, now: datetime, is_coloured: bool, width: int | None) -> str:
     """Show the ranks, those that stand alike in one row."""
     groups: dict[tuple[str, str, str], list[RankView]] = {}
     are_many = len(ranks) > _MAX_ROWS
@@ -116,7 +123,7 @@ def _render_ranks(ranks: Sequence[RankView], *, now: datetime, is_terminal: bool
     order = {"failed": 0, "lost": 1, "unknown": 2}
     rows = sorted(groups.items(), key=lambda item: (order.get(item[0][0], 3), item[1][0].global_rank))
     header = tuple(
-        colour(name, "dim", is_terminal=is_terminal) for name in ("RANK", "NODE", "STATE", "CHANGED", "LAST LINE")
+        colour(name, "dim", is_coloured=is_coloured) for name in ("RANK", "NODE", "STATE", "CHANGED", "LAST LINE")
     )
     cells = [header]
     for (state, line, _), members in rows[:_MAX_ROWS]:
@@ -126,7 +133,7 @@ def _render_ranks(ranks: Sequence[RankView], *, now: datetime, is_terminal: bool
             (
                 name_ranks([member.global_rank for member in members]),
                 hosts[0] if len(hosts) == 1 else f"{len(hosts)} nodes" if hosts else "-",
-                colour(state, _RANK_COLOURS.get(state, "green"), is_terminal=is_terminal),
+                colour(state, _RANK_COLOURS.get(state, "green"), is_coloured=is_coloured),
                 "-" if changed is None else f"{format_span((now - changed).total_seconds())} ago",
                 line,
             )
@@ -138,21 +145,27 @@ def _render_ranks(ranks: Sequence[RankView], *, now: datetime, is_terminal: bool
 
 def _render_attempts(view: RunView) -> str:
     """Show the attempts that have ended, where there was more than one."""
-    report = view.report or view.files.report
-    records = report.attempts if report is not None else ()
+    records = view.attempts
     if len(records) + (not view.is_over) < 2:  # noqa: PLR2004 - one is no list
         return ""
     lines = ["ATTEMPTS"]
     for record in records:
-        started, ended = (record.get(name) and datetime.fromisoformat(record[name]) for name in ("started", "ended"))
-        span = format_span((ended - started).total_seconds()) if started and ended else "-"
-        nodes = ", ".join(record.get("nodes", ())[:4])
-        began = format_time(started) if started else "-"
-        lines.append(f"  {record.get('attempt')}  {began}, {span}, ended by {record.get('ended_by')}  {nodes}")
+        started = read_time(record.get("started"))
+        spans = f"waited {format_span(record['queued_s'])}, ran {format_span(record['ran_s'])}"
+        why = str(record.get("ended_by")).replace("_", " ") + (f": {record['cause']}" if record.get("cause") else "")
+        step = f", saved step {record['step']}" if record.get("step") is not None else ""
+        nodes = _name_nodes(record.get("nodes", ()))
+        began = f"started {format_time(started)}, " if started is not None else ""
+        lines.append(f"  {record.get('attempt')}  {began}{spans}{step}, ended by {why}{nodes}")
     numbers = [record.get("attempt") for record in records]
     if not view.is_over and view.files.attempt not in (None, *numbers) and view.started is not None:
-        lines.append(f"  {view.files.attempt}  {format_time(view.started)}, {view.state.lower()}")
+        lines.append(f"  {view.files.attempt}  started {format_time(view.started)}, {view.state.lower()}")
     return "\n".join(lines)
+
+
+def _name_nodes(names: Sequence[str]) -> str:
+    rest = f", ... {len(names)} nodes" if len(names) > _MAX_NODES else ""
+    return f"  {', '.join(names[:_MAX_NODES])}{rest}".rstrip()
 
 
 def _render_paths(view: RunView) -> list[str]:

@@ -1,9 +1,11 @@
-"""Texts for people: columns, colours on a terminal, spans of time. Pure."""
+"""Texts for people: columns, colours on a terminal, spans of time. Pure but for what is asked of the terminal."""
 
 from __future__ import annotations
 
+import os
 import re
-from typing import TYPE_CHECKING
+import shutil
+from typing import TYPE_CHECKING, TextIO
 
 from hpc_multinode.slurm.jobs import FINAL, QUEUED
 
@@ -16,18 +18,32 @@ _MAX_SPANS = 6
 _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
 
 
-def colour(text: str, name: str, *, is_terminal: bool) -> str:
+def wants_colour(out: TextIO) -> bool:
+    """Say whether texts that go there are coloured: a terminal that knows colours, of a person who wants them.
+
+    Source:
+        https://no-color.org
+    """
+    return out.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def find_width(out: TextIO) -> int | None:
+    """Return after how many characters lines are cut: those of a terminal; None elsewhere."""
+    return shutil.get_terminal_size().columns if out.isatty() else None
+
+
+def colour(text: str, name: str, *, is_coloured: bool) -> str:
     """Colour a text where it goes to a terminal."""
-    return f"\x1b[{_COLOURS[name]}m{text}\x1b[0m" if is_terminal else text
+    return f"\x1b[{_COLOURS[name]}m{text}\x1b[0m" if is_coloured else text
 
 
-def colour_state(state: str, *, is_terminal: bool) -> str:
+def colour_state(state: str, *, is_coloured: bool) -> str:
     """Colour a state: green for what goes or went well, yellow for what waits, red for what failed."""
     if state in QUEUED or state in ("UNKNOWN", "CANCELLED", "PREEMPTED", "SUSPENDED"):
         name = "yellow"
     else:
         name = "red" if state in FINAL - {"COMPLETED"} else "green"
-    return colour(state, name, is_terminal=is_terminal)
+    return colour(state, name, is_coloured=is_coloured)
 
 
 def format_span(seconds: float | None) -> str:

@@ -86,6 +86,7 @@ class Attempt:
         ended_by: As in ``report.json``; empty where it goes on.
         cause: What its failure was, or empty.
         nodes: Names of its nodes.
+        step: The furthest step that the work has saved, or None.
         phases: Seconds from the start of the slowest node's agent to each phase.
     """
 
@@ -95,6 +96,7 @@ class Attempt:
     ended_by: str
     cause: str
     nodes: tuple[str, ...]
+    step: int | None
     phases: dict[str, float]
 
 
@@ -173,9 +175,7 @@ def _make_rows(view: RunView) -> list[Row]:
 def _read_attempt(
     view: RunView, number: int, events: Sequence[dict[str, Any]], *, origin: datetime, end: float
 ) -> Attempt | None:
-    report = view.report or view.files.report
-    records = report.attempts if report is not None else ()
-    record: dict[str, Any] = next((one for one in records if one.get("attempt") == number), {})
+    record: dict[str, Any] = next((one for one in view.attempts if one.get("attempt") == number), {})
     times = [time for event in events if (time := _seconds(event, origin)) is not None]
     started = _parse(record.get("started")) or read_start_time(view.entry.path, number)
     start = (started - origin).total_seconds() if started is not None else min(times, default=None)
@@ -195,6 +195,7 @@ def _read_attempt(
         ended_by=str(record.get("ended_by") or ""),
         cause=str(record.get("cause") or ""),
         nodes=tuple(record.get("nodes") or ()),
+        step=record.get("step"),
         phases=phases or dict(record.get("phases") or {}),
     )
 

@@ -24,6 +24,7 @@ _SIZE = re.compile(r"([0-9.]+)([KMGTP]?)[nc]?")
 # With more nodes than this the least, the middle and the most are drawn instead of each.
 _MAX_CURVES = 12
 _WINDOW_S = 10.0
+_LIMITS = {"Partition_Limit": "the partition's", "UNLIMITED": "no limit"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +62,9 @@ def compare(
     rows = [
         Resource(
             name="time",
-            asked=f"{time_limit} min" if isinstance(time_limit, int) else _text(time_limit),
+            asked=f"{time_limit} min"
+            if isinstance(time_limit, int)
+            else _LIMITS.get(str(time_limit), _text(time_limit)),
             used=format_span(view.running_s),
         ),
         Resource(name="CPUs a node", asked=_text(cpus), used=_describe_cpus(samples, job)),
@@ -133,10 +136,10 @@ def _describe_cpus(samples: Samples, job: AccountedJob | None) -> str:
 
 def _describe_memory(samples: Samples, accounting: Mapping[str, AccountedJob]) -> str:
     found = [memory for memory in _all(samples, read_memory) if memory is not None]
-    words = [f"{max(found):.1f} GiB at most"] if found else []
+    words = [f"{_format_size(max(found))} at most"] if found else []
     sizes = [size for job in accounting.values() if (size := parse_size(job.fields["MaxRSS"])) is not None]
     if sizes:
-        words.append(f"largest task {max(sizes) / GIB:.1f} GiB, says Slurm")
+        words.append(f"largest task {_format_size(max(sizes) / GIB)}, says Slurm")
     return "; ".join(words) or "-"
 
 
@@ -145,7 +148,11 @@ def _describe_gpus(samples: Samples) -> str:
     memory = [found for found in _all(samples, read_gpu_memory) if found is not None]
     if not use or not memory:
         return "not measured: no NVIDIA driver was found" if samples else "-"
-    return f"{sum(use) / len(use):.0f} % busy on average; memory {max(memory):.1f} GiB at most"
+    return f"{sum(use) / len(use):.0f} % busy on average; memory {_format_size(max(memory))} at most"
+
+
+def _format_size(gib: float) -> str:
+    return f"{gib:.1f} GiB" if gib >= 1 else f"{gib * 1024:.0f} MiB"
 
 
 def _all(samples: Samples, value: Callable[[dict[str, Any]], float | None]) -> Iterable[float | None]:

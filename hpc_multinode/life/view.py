@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from hpc_multinode.errors import EXIT_FAILED
+from hpc_multinode.records import read_time, time_attempts
 from hpc_multinode.report import EXIT_REQUEUED, Report, describe
 from hpc_multinode.slurm.jobs import FINAL, QUEUED, UNKNOWN
 
@@ -20,9 +22,12 @@ if TYPE_CHECKING:
 
 # A job that was just submitted may not be listed yet.
 _FRESH = timedelta(seconds=5)
+_HANDED_ON = timedelta(seconds=60)
 # After these ends the job may come back.
 _PASSING_ENDS = ("requeue", "preempted", "restart")
 _PASSING_CLASSES = ("lost_node", "preempted")
+_MEMORY_NOTE = "all workers had ended by themselves; what was killed is something that one of them had started"
+_FAILED_NOTE = "Slurm says that the job failed, although all workers ended well; submitit/ has what its agents printed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +90,12 @@ class RunView:
     running_s: float | None = None
 
     @property
+    def is_contested(self) -> bool:
+        """Say whether Slurm has another word on the end than the report on disk: its accounting may know why."""
+        before = self.files.report
+        return self.report is not None and before is not None and self.report.state != before.state
+
+    @property
     def is_lost(self) -> bool:
         """Say whether it has ended where it ran, and nobody has written its report."""
         return self.report is None and (self.is_over or self.word.is_over or self.is_orphan)
@@ -95,9 +106,14 @@ class RunView:
         job = self.word.job
         return job.started if job is not None and self.state in QUEUED else None
 
+    @property
+    def attempts(self) -> tuple[dict[str, Any], ...]:
+        """The attempts that have ended: why, and how long each waited and ran."""
+        records = self.report.attempts if self.report is not None else self.files.records
+        return time_attempts(records, submitted=self.entry.submitted)
+
     def to_json(self) -> dict[str, Any]:
         """Return what scripts are told, by the names of ``report.json`` where it has them."""
-        report = self.report or self.files.report
         cause = self.report.root_cause if self.report is not None else None
         return {
             "run": self.entry.run,
@@ -123,7 +139,7 @@ class RunView:
             "running_s": self.running_s,
             "state_age_s": self.word.age_s,
             "root_cause": cause.to_json() if cause is not None else None,
-            "attempts": list(report.attempts) if report is not None else [],
+            "attempts": list(self.attempts),
         }
 
 
@@ -138,15 +154,15 @@ def judge(entry: Entry, files: RunFiles, word: SlurmWord, *, is_alive: bool | No
         now: The time.
     """
     report = files.report
-    if report is not None and not _is_passing(report, files, word, is_alive=is_alive):
-        report = merge_word(report, word)
+    if report is not None and not _is_passing(report, files, word, is_alive=is_alive, now=now):
+        report = merge_word(report, word, is_own_job=entry.mode == "slurm")
         view = RunView(
             entry=entry, files=files, word=word, state=report.state, is_over=True, report=report, reason=explain(report)
         )
         return _time(view, now=now)
     state, reason = _find_state(entry, files, word, is_alive=is_alive)
-    if report is not None and report.attempts and (state in QUEUED or state == "COMPLETING"):
-        last = report.attempts[-1]
+    if files.records and (state in QUEUED or state == "COMPLETING"):
+        last = files.records[-1]
         reason = f"{reason}; " if reason else ""
         reason += f"attempt {last.get('attempt')} ended by {str(last.get('ended_by')).replace('_', ' ')}"
     is_orphan = entry.job_id is None and is_alive is False
@@ -156,12 +172,23 @@ def judge(entry: Entry, files: RunFiles, word: SlurmWord, *, is_alive: bool | No
     return _time(view, now=now)
 
 
-def merge_word(report: Report, word: SlurmWord) -> Report:
-    """Let Slurm's later word stand where it knows better why a run ended."""
-    state = word.account.state if word.account is not None else word.job.state if word.job is not None else UNKNOWN
+def merge_word(report: Report, word: SlurmWord, *, is_own_job: bool) -> Report:
+    """Let Slurm's later word stand where it knows better why a run ended.
+
+    Args:
+        report: Ours.
+        word: Slurm's.
+        is_own_job: The job is the run, and not a shell or script around it.
+    """
+    state = word.job.state if word.job is not None else UNKNOWN
+    if word.account is not None and word.account.state in FINAL:  # it may lag behind the queue
+        state = word.account.state
     if state == "OUT_OF_MEMORY" and report.state != state:
         code = report.exit_code or 137
-        return replace(report, state=state, failure_class="out_of_memory", exit_code=code)
+        notes = report.notes if report.root_cause is not None else (*report.notes, _MEMORY_NOTE)
+        return replace(report, state=state, failure_class="out_of_memory", exit_code=code, notes=notes)
+    if is_own_job and state == "FAILED" and report.state == "COMPLETED":
+        return replace(report, state=state, exit_code=EXIT_FAILED, notes=(*report.notes, _FAILED_NOTE))
     if state in ("TIMEOUT", "DEADLINE", "NODE_FAIL", "PREEMPTED") and report.state == "CANCELLED":
         return replace(report, state=state, failure_class=CLASSES[state])
     return report
@@ -187,10 +214,12 @@ def explain(report: Report) -> str:
         return f"rank {cause.global_rank} on {cause.host}{describe(cause).partition(')')[2]}"
     if cause is not None:
         return describe(cause)
+    if report.exit_code and report.failure_class is None and report.notes:
+        return report.notes[-1].partition(";")[0]
     return (report.failure_class or "").replace("_", " ") if report.exit_code else ""
 
 
-def _is_passing(report: Report, files: RunFiles, word: SlurmWord, *, is_alive: bool | None) -> bool:
+def _is_passing(report: Report, files: RunFiles, word: SlurmWord, *, is_alive: bool | None, now: datetime) -> bool:
     """Say whether a report is only that of an earlier attempt."""
     last = report.attempts[-1] if report.attempts else {}
     if files.attempt is not None and files.attempt > last.get("attempt", files.attempt):
@@ -200,13 +229,15 @@ def _is_passing(report: Report, files: RunFiles, word: SlurmWord, *, is_alive: b
         or last.get("ended_by") in _PASSING_ENDS
         or report.failure_class in _PASSING_CLASSES
     )
+    ended = read_time(last.get("ended"))
     if word.is_over:
-        return False
+        # The new job's id may show late on this machine.
+        is_handed_on = files.is_handed_on and report.exit_code == EXIT_REQUEUED
+        return is_handed_on and ended is not None and now - ended < _HANDED_ON
     if word.job is None and word.taken is None:  # a run on this machine, or a Slurm that does not answer
         return may_return and is_alive is not False
     if may_return:
         return True
-    ended = _read_time(last.get("ended"))
     if word.job is None or word.taken is None or ended is None or word.taken < ended:
         return False  # an answer from before the end says nothing of what came after it
     has_restarted = word.job.started is not None and word.job.started > ended
@@ -245,7 +276,7 @@ def _explain_job(job: QueuedJob) -> str:
         return ""
     word = f"{job.word}, " if job.state != "PENDING" else ""
     expected = f", expected start {format_time(job.started)}" if job.started is not None else ""
-    return f"waiting: {word}{job.reason or 'no reason given'}{expected}"
+    return f"waiting: {word}{job.reason or 'Slurm has not looked at it yet'}{expected}"
 
 
 def format_time(moment: datetime) -> str:
@@ -257,14 +288,13 @@ def format_time(moment: datetime) -> str:
 
 def is_new(entry: Entry, *, now: datetime) -> bool:
     """Say whether a job was submitted so recently that Slurm may not list it yet."""
-    return now - datetime.fromisoformat(entry.submitted) < _FRESH
+    return now - entry.queued_since < _FRESH
 
 
 def _time(view: RunView, *, now: datetime) -> RunView:
     """Add when it started and ended, and how long it waited and ran."""
-    report, job = view.files.report, view.word.job
-    records = report.attempts if report is not None else ()
-    spans = [(_read_time(one.get("started")), _read_time(one.get("ended"))) for one in records]
+    records, job = view.files.records, view.word.job
+    spans = [(read_time(one.get("started")), read_time(one.get("ended"))) for one in records]
     submitted = datetime.fromisoformat(view.entry.submitted)
     is_waiting = view.state in QUEUED
     current = None
@@ -276,11 +306,13 @@ def _time(view: RunView, *, now: datetime) -> RunView:
     ran = sum((end - start).total_seconds() for start, end in spans if start is not None and end is not None)
     ran += max(0.0, (now - current).total_seconds()) if current is not None else 0.0
     last_start, last_end = spans[-1] if spans else (None, None)
-    if view.is_over and not spans and job is not None:
-        first = last_start = job.started
-        last_end = job.ends
+    account = view.word.account
+    if view.is_over and not spans and (job is not None or account is not None):
+        first = last_start = job.started if job is not None else account.started if account is not None else None
+        last_end = job.ends if job is not None else account.ended if account is not None else None
         ran = (last_end - first).total_seconds() if first is not None and last_end is not None else 0.0
-    queued = first - submitted if first is not None else now - submitted if is_waiting else None
+    never = last_end if view.is_over else now if is_waiting else None  # it has never started
+    queued = first - submitted if first is not None else never - submitted if never is not None else None
     return replace(
         view,
         started=current or last_start,
@@ -288,13 +320,6 @@ def _time(view: RunView, *, now: datetime) -> RunView:
         queued_s=None if queued is None else round(max(0.0, queued.total_seconds()), 1),
         running_s=round(ran, 1) if spans or current is not None or ran else None,
     )
-
-
-def _read_time(text: str | None) -> datetime | None:
-    try:
-        return None if text is None else datetime.fromisoformat(text)
-    except ValueError:
-        return None
 
 
 def _write_time(moment: datetime | None) -> str | None:

@@ -1,4 +1,4 @@
-"""Start of a node agent: ``python -m hpc_multinode.node RUN_DIR``.
+"""Start of a node agent: ``python -m hpc_multinode.node RUN_DIR``; with ``--refused``, what follows a refused requeue.
 
 The agent's working directory is the run folder, which holds no modules, so nothing of the person's shadows ours.
 """
@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING
 from hpc_multinode.errors import MultiNodeError
 from hpc_multinode.node.agent import Agent
 from hpc_multinode.node.local import parse_local_context
+from hpc_multinode.node.refusal import report_refusal
 from hpc_multinode.report import Report, render_report
+from hpc_multinode.resubmission import REFUSED
 from hpc_multinode.runs import REPORT, RunFolder
-from hpc_multinode.slurm.environment import find_devices, parse_node_context
+from hpc_multinode.slurm.environment import find_devices, parse_job_id, parse_node_context
 
 if TYPE_CHECKING:
     from hpc_multinode.context import NodeContext
@@ -29,6 +31,8 @@ def main() -> None:
     """Be the agent of the run folder in the first argument."""
     try:
         folder, plan = RunFolder.open(Path(sys.argv[1]))
+        if REFUSED in sys.argv[2:]:
+            sys.exit(report_refusal(folder, plan, job_id=parse_job_id(os.environ) or ""))
         folder.protect_output()
         secret = folder.read_secret()
         node, problem = _find_place(plan, secret)

@@ -72,6 +72,14 @@ def judge_ending(
     code = make_cancel_code(coordinator.asked_by or WARNING)
     if kind is EndKind.cancelled:
         return Ending(state="CANCELLED", exit_code=code, failure_class="cancelled", ended_by="cancelled")
+    if kind is EndKind.requeued:
+        return Ending(
+            state=REQUEUED,
+            exit_code=EXIT_REQUEUED,
+            failure_class="cancelled",
+            ended_by="requeue",
+            notes=("requeued by another hand: scontrol requeue, or Slurm itself",),
+        )
     if kind is EndKind.unknown:
         note = "Slurm could not be asked whether this was a preemption: its own requeue was waited for"
         stays = coordinator.asked_by != WARNING

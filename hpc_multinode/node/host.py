@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import sys
 import time
 from datetime import datetime, timezone
@@ -17,6 +18,8 @@ from hpc_multinode.node.hub import Hub
 from hpc_multinode.node.local import LOOPBACK
 from hpc_multinode.node.verdict import compose_report
 from hpc_multinode.ports import find_free_port, require_free_port
+from hpc_multinode.registry import read_entry
+from hpc_multinode.resubmission import REQUEST
 from hpc_multinode.runs import REPORT, RunFolder
 from hpc_multinode.slurm.commands import ask_job, requeue_job
 from hpc_multinode.slurm.ends import WARNING, JobEnd, judge_end
@@ -152,7 +155,7 @@ class Host:
         code = await self._write_report(ending)
         if ending.wants_requeue:
             self._journal.write("all workers are gone: requeueing the job")
-            refusal = await asyncio.to_thread(requeue_job, self._node.job_id or "")
+            refusal = await asyncio.to_thread(self._requeue, self._node.job_id or "")
             if refusal is not None:
                 ending = refuse_requeue(self._plan, ending, why=refusal)
                 self._journal.tell(ending.notes[-1])
@@ -162,9 +165,27 @@ class Host:
             await asyncio.sleep(_STAY_S)
         return code
 
+    def _requeue(self, job_id: str) -> str | None:
+        """Put the job back, or leave that to the batch script; return why neither can be done, or None."""
+        if not self._plan.leaves_requeue or (self._plan.requeue_method == "scontrol" and shutil.which("scontrol")):
+            return requeue_job(job_id)
+        try:
+            self._folder.write(f"{REQUEST}{job_id}", b"")
+        except OSError as error:
+            return f"the batch script cannot be asked to: {error}"
+        self._journal.write("the batch script does it when all agents have ended")
+        return None
+
     async def _write_report(self, ending: Ending) -> int:
+        entry = await asyncio.to_thread(read_entry, self._folder.path)
         report = compose_report(
-            self._plan, self._node, self._coordinator, ending, began=self._began, history=self._history
+            self._plan,
+            self._node,
+            self._coordinator,
+            ending,
+            began=self._began,
+            history=self._history,
+            submitted=None if entry is None else entry.submitted,
         )
         self._report = report
         try:
@@ -183,7 +204,7 @@ class Host:
         if job_id is None:
             return None
         asked = time.monotonic()
-        facts = await asyncio.to_thread(ask_job, job_id)
+        facts = await asyncio.to_thread(ask_job, job_id, restart_count=self._node.restart_count)
         end = judge_end(facts, signal=signal, now=datetime.now(timezone.utc).astimezone())
         left = "" if end.left_s is None else f", {end.left_s:.0f} s left"
         self._journal.write(f"{signal}: {end.kind.value}{left}; Slurm says {facts.describe()}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
+from hpc_multinode.records import time_attempts
 from hpc_multinode.report import Report, describe
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ def compose_report(
     *,
     began: Sequence[datetime],
     history: Sequence[dict[str, Any]] = (),
+    submitted: str | None = None,
 ) -> Report:
     """Compose the report of a run that is over in this job.
 
@@ -35,6 +37,7 @@ def compose_report(
         ending: How the last attempt has ended.
         began: When each attempt of this job began, the first with the agent of node 0.
         history: Attempts of earlier jobs.
+        submitted: When the run was submitted, as ISO 8601; None where it is not known.
     """
     last, cause = coordinator.attempt, ending.cause
     # What a worker said of its failure stands; how its process ended after that is our doing.
@@ -61,7 +64,7 @@ def compose_report(
         num_nodes=plan.num_nodes,
         root_cause=cause,
         consequences=tuple(consequences),
-        attempts=(*history, *records),
+        attempts=time_attempts((*history, *records), submitted=submitted),
         notes=(*_make_notes(coordinator), *ending.notes),
     )
 

@@ -21,7 +21,6 @@ _ASK_AGAIN, _ASK_AGAIN_S = 2, 0.3
 _SUBMIT_TIMEOUT_S = 300.0
 # Variables by which a person changes what the commands print for themselves; we ask for what we can read.
 _PERSONAL = ("SQUEUE_", "SACCT_", "SCANCEL_", "SLURM_TIME_FORMAT", "SLURM_BITSTR_LEN")
-_MAX_ARRAY_SIZE = re.compile(r"^MaxArraySize\s*=\s*(\d+)", re.MULTILINE)
 _DEFAULT_ARRAY_SIZE = 1001
 
 
@@ -58,7 +57,7 @@ def read_partitions() -> tuple[str, str] | None:
 
 
 def find_job_of_script(script: str, *, user: str) -> str | None:
-    """Return the id of a job that waits or runs, by the path of its script; None where there is none.
+    """Return the id of a job by the path of its script, also if it has just ended; None where there is none.
 
     Args:
         script: Absolute path, as it was given to sbatch.
@@ -67,7 +66,7 @@ def find_job_of_script(script: str, *, user: str) -> str | None:
     Source:
         squeue(1), --format: %F is the job's id, for an array that of the whole, %o its command.
     """
-    ended = _run(["squeue", "--noheader", "--user", user, "--format", "%F %o"])
+    ended = _run(["squeue", "--noheader", "--states=all", "--user", user, "--format", "%F %o"])
     for line in ended.stdout.splitlines() if ended is not None else ():
         job_id, _, command = line.strip().partition(" ")
         if command == script:
@@ -162,9 +161,8 @@ def find_max_array_size() -> int:
     Source:
         slurm.conf(5), MaxArraySize. scontrol(1), show config.
     """
-    ended = _run(["scontrol", "show", "config"])
-    found = _MAX_ARRAY_SIZE.search(ended.stdout) if ended is not None else None
-    return max(1, int(found[1])) if found is not None else _DEFAULT_ARRAY_SIZE
+    found = _find_setting("MaxArraySize")
+    return max(1, int(found)) if found is not None and found.isdigit() else _DEFAULT_ARRAY_SIZE
 
 
 def list_queue(cluster: str | None) -> str | None:
@@ -229,9 +227,7 @@ def find_cluster_name() -> str | None:
     Source:
         scontrol(1), show config.
     """
-    ended = _run(["scontrol", "show", "config"])
-    found = re.search(r"^ClusterName\s*=\s*(\S+)", ended.stdout, re.MULTILINE) if ended is not None else None
-    return found[1] if found else None
+    return _find_setting("ClusterName")
 
 
 def find_kill_wait() -> float | None:
@@ -240,20 +236,31 @@ def find_kill_wait() -> float | None:
     Source:
         slurm.conf(5), KillWait; scontrol(1), show config.
     """
+    found = _find_setting("KillWait")  # such as "30 sec"
+    return float(found) if found is not None and found.isdigit() else None
+
+
+def _find_setting(name: str) -> str | None:
     ended = _run(["scontrol", "show", "config"])
-    found = re.search(r"^KillWait\s*=\s*(\d+)", ended.stdout, re.MULTILINE) if ended is not None else None
-    return float(found[1]) if found else None
+    found = re.search(rf"^{name}\s*=\s*(\S+)", ended.stdout, re.MULTILINE) if ended is not None else None
+    return found[1] if found is not None else None
 
 
-def ask_job(job_id: str) -> JobFacts:
-    """Gather what Slurm says of a job that has just got a signal; it may be busy, so it is asked again."""
+def ask_job(job_id: str, *, restart_count: int) -> JobFacts:
+    """Gather what Slurm says of a job that has just got a signal; it may be busy, so it is asked again.
+
+    Args:
+        job_id: The job.
+        restart_count: As of ``JobFacts``.
+    """
     job = show_job(job_id)
     for _ in range(_ASK_AGAIN):
         if job is not None:
             break
         time.sleep(_ASK_AGAIN_S)
         job = show_job(job_id)
-    return JobFacts(job=job, kill_wait_s=find_kill_wait(), grace_s=_find_grace((job or {}).get("Partition")))
+    grace_s = _find_grace((job or {}).get("Partition"))
+    return JobFacts(job=job, kill_wait_s=find_kill_wait(), grace_s=grace_s, restart_count=restart_count)
 
 
 def _find_grace(partition: str | None) -> float | None:
@@ -291,16 +298,20 @@ def _run(
     """Run a command; None where it hangs or is not there."""
     if env is None:
         env = {name: value for name, value in os.environ.items() if not name.startswith(_PERSONAL)}
+    pipe = subprocess.PIPE
     try:
-        return subprocess.run(  # noqa: S603 - the words are ours
-            words,
-            capture_output=True,
-            input=text_in,
-            text=True,
-            errors="replace",
-            env=env,
-            timeout=timeout_s,
-            check=False,
+        process = subprocess.Popen(  # noqa: S603 - the words are ours
+            words, stdin=pipe, stdout=pipe, stderr=pipe, text=True, errors="replace", env=env
         )
-    except (OSError, subprocess.TimeoutExpired):
+    except OSError:
         return None
+    with process:
+        try:
+            out, err = process.communicate(text_in, timeout=timeout_s)
+        except BaseException as error:
+            process.kill()
+            process.wait()  # also after a Ctrl-C, so that it is gone for sure
+            if isinstance(error, subprocess.TimeoutExpired):
+                return None
+            raise
+    return subprocess.CompletedProcess(words, process.returncode, out, err)

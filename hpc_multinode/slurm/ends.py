@@ -25,6 +25,8 @@ class EndKind(Enum):
     cancelled = "cancelled"
     preempted = "preempted"
     time_limit = "time_limit"
+    # By another's hand, and already done: the job waits again as soon as it has ended.
+    requeued = "requeued"
     # Slurm cannot be asked.
     unknown = "unknown"
 
@@ -52,15 +54,17 @@ class JobFacts:
         job: ``scontrol show job``.
         kill_wait_s: KillWait of ``scontrol show config``, in seconds.
         grace_s: GraceTime of the job's partition, in seconds.
+        restart_count: How often the job had been requeued when this attempt began, as its environment says. Count.
     """
 
     job: Mapping[str, str] | None
     kill_wait_s: float | None
     grace_s: float | None
+    restart_count: int = 0
 
     def describe(self) -> str:
         """Return what matters of it, for a log."""
-        names = ("JobState", "Reason", "PreemptTime", "EndTime")
+        names = ("JobState", "Reason", "Restarts", "PreemptTime", "EndTime")
         said = " ".join(f"{name}={(self.job or {}).get(name)}" for name in names)
         return f"{said} KillWait={self.kill_wait_s} GraceTime={self.grace_s}"
 
@@ -75,14 +79,15 @@ def judge_end(facts: JobFacts, *, signal: str, now: datetime) -> JobEnd:
 
     Source:
         scontrol(1). Tried: in a preemption the job is RUNNING, for a moment SIGNALING, with a PreemptTime; EndTime is
-        the end of its grace or Unknown; after scancel it is COMPLETING or CANCELLED; at its limit the reason is
-        TimeLimit.
+        the end of its grace or Unknown; after scancel it is COMPLETING or CANCELLED, after a requeue COMPLETING
+        too, but Restarts counts the next attempt already; at its limit the reason is TimeLimit.
     """
     job = facts.job
     kill_wait_s = DEFAULT_KILL_WAIT_S if facts.kill_wait_s is None else facts.kill_wait_s
     by_kill_wait = JobEnd(kind=EndKind.unknown, left_s=max(0.0, kill_wait_s - _RESERVE_S), is_from_signal=True)
     if job is None:
-        return replace(by_kill_wait, left_s=None) if signal == WARNING else by_kill_wait
+        # The warning is sent before the time limit, whoever can or cannot be asked.
+        return JobEnd(kind=EndKind.time_limit, left_s=None) if signal == WARNING else by_kill_wait
     until_end = _measure_until(_parse(job.get("EndTime")), now)
     is_running = job.get("JobState") in _RUNNING
     preempted_at = _parse(job.get("PreemptTime"))
@@ -90,6 +95,9 @@ def judge_end(facts: JobFacts, *, signal: str, now: datetime) -> JobEnd:
         if until_end is None and facts.grace_s is not None:
             until_end = _measure_until(preempted_at + timedelta(seconds=facts.grace_s), now)
         return JobEnd(kind=EndKind.preempted, left_s=until_end)
+    restarts = job.get("Restarts", "")
+    if restarts.isdigit() and int(restarts) > facts.restart_count:
+        return replace(by_kill_wait, kind=EndKind.requeued)
     if job.get("Reason") == "TimeLimit" or job.get("JobState") == "TIMEOUT":
         return replace(by_kill_wait, kind=EndKind.time_limit)
     if signal == WARNING and is_running:

@@ -36,6 +36,8 @@ ACCOUNTING_FIELDS = (
     "JobID", "State", "ExitCode", "Submit", "Start", "End", "Timelimit", "AllocCPUS", "ReqMem", "TotalCPU", "MaxRSS",
 )  # fmt: skip
 _JOB_ID = re.compile(r"(\d+)(?:_(\d+)|_\[([^\]]*)\]?|\+(\d+))?")
+_SUBMITTED = re.compile(r"^Submitted batch job ([0-9]+)(?: on cluster (\S+))?\s*$", re.MULTILINE)
+_PARSABLE = re.compile(r"^([0-9]+)(?:;(\S+))?\s*$", re.MULTILINE)
 _RANGE = re.compile(r"(\d+)(?:-(\d+)(?::(\d+))?)?")
 # More tasks than Slurm lets an array have are a broken text, not an array.
 _MAX_TASKS = 4_000_001
@@ -95,6 +97,19 @@ class AccountedJob:
     started: datetime | None
     ended: datetime | None
     fields: dict[str, str]
+
+
+def parse_submitted(said: str) -> str | None:
+    """Read the job's id from what sbatch printed: a number, or ``5;alpha`` where a cluster is named.
+
+    Args:
+        said: Its stdout; banners and a site's wrappers may have written into it too.
+    """
+    found = _SUBMITTED.findall(said) or _PARSABLE.findall(said)
+    if not found:
+        return None
+    number, cluster = found[-1]
+    return f"{number};{cluster}" if cluster else number
 
 
 def parse_state(text: str) -> str:

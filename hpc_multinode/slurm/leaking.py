@@ -27,7 +27,7 @@ LEAKING_NAMES = frozenset({
 _SBATCH = "SBATCH_"
 # Options whose variable of sbatch has another name than theirs.
 _OPTIONS = {"timelimit": "time", "mem-per-node": "mem", "jobid": "job-name", "req-switch": "switches"}
-_KEPT_NAMES = frozenset({"SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_JWT", "SLURM_TIME_FORMAT", "SLURM_CLUSTERS"})
+KEPT_NAMES = frozenset({"SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_JWT", "SLURM_TIME_FORMAT", "SLURM_CLUSTERS"})
 
 
 def is_leaking(name: str) -> bool:
@@ -36,7 +36,7 @@ def is_leaking(name: str) -> bool:
     ``SLURM_*`` leaks as a whole, but for where to find the cluster; whoever wants a worker to know its job hands
     those names on by purpose.
     """
-    if name in _KEPT_NAMES:
+    if name in KEPT_NAMES:
         return False
     return name in LEAKING_NAMES or name.startswith(LEAKING_PREFIXES)
 

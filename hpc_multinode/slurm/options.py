@@ -20,11 +20,15 @@ if TYPE_CHECKING:
     from hpc_multinode.config import ResourcesConfig
 
 _OPTION = re.compile(r"[a-z][a-z0-9]+(-[a-z0-9]+)*")
-_SIGNAL = re.compile(r"(?:(?P<flags>[RB]+):)?\w+(?:@(?P<seconds>[0-9]+))?", re.ASCII | re.IGNORECASE)
+_SIGNAL = re.compile(r"(?:(?P<flags>[RB]+):)?(?P<name>\w+)(?:@(?P<seconds>[0-9]+))?", re.ASCII | re.IGNORECASE)
+# The signal that agents take for the warning, by name and number.
+_HEARD = ("USR2", "12")
 # When sbatch sends a signal whose time is not given, in seconds before the end.
 _SIGNAL_S = 60
 _GPU_TYPE = re.compile(r"[A-Za-z0-9_.-]+")
 _GRES, _PER_NODE = "gres", "gpus-per-node"
+_GRES_OPTIONS = (_GRES, "tres-per-node", "tres-per-task", "tres-per-job")
+_GPU_NAMES = ("gpu", "gres/gpu", "gres:gpu")
 # The key that sets an option, for errors.
 _KEY_OF = {
     "job-name": "name",
@@ -240,6 +244,7 @@ def _add_others(given: dict[str, Any], resources: ResourcesConfig) -> None:
                 what=f"--{option} is not to be given by hand", found=f"{key}={value}", fix=_NOT_BY_HAND[option]
             )
         _refuse_second_memory(given, option, key=key, value=value)
+        _refuse_gpus(option, key=key, value=value)
         given[option] = value
 
 
@@ -254,6 +259,12 @@ def _check_signal(given: Mapping[str, Any]) -> None:
             what="--signal with B: goes to the batch script alone, and no agent hears of it",
             found=f"resources.sbatch.signal={text}",
             fix=f"resources.sbatch.signal={text.partition(':')[2]}",
+        )
+    if match["name"].upper().removeprefix("SIG") not in _HEARD:
+        raise ConfigError(
+            what="--signal names a signal by which no agent knows that the time limit is near",
+            found=f"resources.sbatch.signal={text}",
+            fix="stop.warn_s=SECONDS, which sends USR2",
         )
     minutes = parse_time_limit(str(given["time"]), key="--time") if "time" in given else None
     if minutes is not None and int(match["seconds"] or _SIGNAL_S) >= minutes * 60:
@@ -274,6 +285,16 @@ def _refuse_second_memory(given: Mapping[str, Any], option: str, *, key: str, va
         )
 
 
+def _refuse_gpus(option: str, *, key: str, value: object) -> None:
+    """Refuse GPUs of which the launcher would not know, so that it would start too few workers."""
+    if option in _GRES_OPTIONS and any(item.strip().startswith(_GPU_NAMES) for item in str(value).split(",")):
+        raise ConfigError(
+            what=f"--{option} with GPUs is not to be given by hand",
+            found=f"{key}={value}",
+            fix="resources.gres=gpu:TYPE:N, or resources.gpus_per_node=N with resources.gpu_type=TYPE",
+        )
+
+
 def _show(given: Mapping[str, Any], option: str, key: str) -> str:
     return f"{key}={given[option]}" if "." in key or key in ("name", "nodes") else f"--{option} by {key}"
 
@@ -283,7 +304,7 @@ def _check_option(option: str, value: object, *, key: str) -> None:
         raise ConfigError(
             what="resources.sbatch holds a name that is no long option of sbatch",
             found=f"{key}={value}",
-            fix="write it without the two dashes, as in resources.sbatch.mail_type=END",
+            fix="its long name without the two dashes, as in resources.sbatch.mail_type=END",
         )
     if isinstance(value, (list, dict)) or value == "":
         raise ConfigError(what=f"--{option} has no single value", found=f"{key}={value!r}", fix="give one, as text")

@@ -10,20 +10,26 @@ import time
 from typing import TYPE_CHECKING, TextIO
 
 from hpc_multinode.errors import EXIT_FAILED
+from hpc_multinode.life.following import tell_waiting
+from hpc_multinode.life.looking import look_at
+from hpc_multinode.life.printing import LogPrinter
 from hpc_multinode.life.settling import read_output
-from hpc_multinode.logs import LogFollower
+from hpc_multinode.life.table import wants_colour
+from hpc_multinode.logs import RunFollower, WaitingFollower
 from hpc_multinode.person import shorten
+from hpc_multinode.registry import read_entry
 from hpc_multinode.report import Outcome, Report, make_cancel_code, render_report
 from hpc_multinode.runs import REPORT, RunFolder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from types import FrameType
 
     from hpc_multinode.plan import LaunchPlan
     from hpc_multinode.submission.controller import Controller
 
 _POLL_S = 0.03
+# Lines that came within this time are shown together: the same line of many ranks once.
+_SHOW_S = 0.25
 _SHARED_S = 10.0
 _STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -40,7 +46,7 @@ class WatchedRun:
     def __init__(self, plan: LaunchPlan, folder: RunFolder, controller: Controller) -> None:
         self._plan, self._folder, self._controller = plan, folder, controller
         self._is_stopped = False
-        self._follower = LogFollower(folder.path)
+        self._follower = RunFollower(folder.path)
 
     @property
     def controller(self) -> Controller:
@@ -58,30 +64,36 @@ class WatchedRun:
         if self.is_running:
             self._controller.ask_to_stop()
 
-    def wait(self, *, show: Callable[[int, str], None] | None = None, timeout_s: float | None = None) -> Report | None:
+    def wait(self, *, out: TextIO | None = None, timeout_s: float | None = None) -> Report | None:
         """Wait for the end of the run.
 
         Args:
-            show: Takes global rank and line of what the workers print.
+            out: Where what the workers print is shown; None: nowhere. For whom the agents wait goes to stderr.
             timeout_s: How long to wait, in seconds; None: until the end.
 
         Returns:
             The report, or None where the time was up first.
         """
+        printer = None if out is None else self._make_printer(out)
+        waiting = WaitingFollower(self._folder.path)
         until = None if timeout_s is None else time.monotonic() + timeout_s
+        show_at = 0.0
         while self.is_running:
-            self._show(show, is_last=False)
+            if printer is not None and time.monotonic() >= show_at:
+                show_at = time.monotonic() + _SHOW_S
+                tell_waiting(waiting)
+                for attempt, lines in self._follower.read_new():
+                    printer.show(lines, attempt=attempt)
             if until is not None and time.monotonic() >= until:
                 return None
             time.sleep(_POLL_S)
-        self._show(show, is_last=True)
+        if printer is not None:
+            for attempt, lines in self._follower.read_rest():
+                printer.show(lines, attempt=attempt)
         return self._read_report()
 
-    def _show(self, show: Callable[[int, str], None] | None, *, is_last: bool) -> None:
-        if show is None:
-            return
-        for rank, line in self._follower.read_rest() if is_last else self._follower.read_new():
-            show(rank, line)
+    def _make_printer(self, out: TextIO) -> LogPrinter:
+        return LogPrinter(out, local_world_size=self._plan.local_world_size, is_coloured=wants_colour(out))
 
     def _read_report(self) -> Report:
         path = self._folder.path / REPORT
@@ -89,11 +101,16 @@ class WatchedRun:
         while not path.exists() and time.monotonic() < until:  # written on another machine, it may show late
             time.sleep(_POLL_S)
         if path.exists():
-            return Report.from_json(path.read_text())
+            return self._hear_slurm(Report.from_json(path.read_text()))
         report = self._make_report()
         with contextlib.suppress(OSError):  # a full disk, or a folder that the work removed: it is told all the same
             self._folder.write(REPORT, report.to_json().encode())
         return report
+
+    def _hear_slurm(self, report: Report) -> Report:
+        """Let Slurm's own word on a job stand where it knows better."""
+        entry = read_entry(self._folder.path) if self._plan.mode == "slurm" else None
+        return report if entry is None else look_at(entry).report or report
 
     def _make_report(self) -> Report:
         """Compose the report where the agent of node 0 left none."""
@@ -145,7 +162,7 @@ def watch(run: WatchedRun, *, out: TextIO) -> int:
     began = time.monotonic()
     before = {number: signal.signal(number, ask_to_stop) for number in _STOPPING}
     try:
-        report = run.wait(show=lambda rank, line: print(f"[{rank}] {line}", file=out, flush=True))
+        report = run.wait(out=out)
         if report is None:  # no time limit was given
             return EXIT_FAILED
         closing = render_report(report, duration_s=time.monotonic() - began, has_shown_logs=True, shorten=shorten)

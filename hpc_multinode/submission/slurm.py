@@ -18,10 +18,13 @@ import submitit
 
 from hpc_multinode.errors import SubmissionError
 from hpc_multinode.life.looking import POLL_S, Watcher
+from hpc_multinode.registry import follow_job
 from hpc_multinode.runs import SCRIPT
 from hpc_multinode.slurm.commands import cancel_job, find_job_of_script, submit_script
+from hpc_multinode.slurm.jobs import parse_submitted
 from hpc_multinode.slurm.leaking import make_submission_env
 from hpc_multinode.submission.controller import Controller
+from hpc_multinode.submission.requeue import make_requeue_guard, make_requeue_lines
 from hpc_multinode.submission.shell import (
     make_log_options,
     make_setup,
@@ -40,8 +43,6 @@ if TYPE_CHECKING:
 
 # When to look for a job that may have got in, in seconds after the look before.
 _LOOK_AFTER_S = (0.0, 1.0, 3.0, 6.0)
-_SUBMITTED = re.compile(r"^Submitted batch job ([0-9]+)(?: on cluster (\S+))?\s*$", re.MULTILINE)
-_PARSABLE = re.compile(r"^([0-9]+)(?:;(\S+))?\s*$", re.MULTILINE)
 # Slurm's words for a controller that may have taken the job all the same.
 _NO_ANSWER = (
     "timed out",
@@ -99,10 +100,26 @@ def submit_slurm(plan: LaunchPlan, folder: RunFolder, *, sleep: Callable[[float]
         return hand_in(folder.path / SCRIPT, user=plan.user, sleep=sleep)
     except RefusedError as error:
         raise make_refusal(folder, SCRIPT, error) from None
+    except Withdrawn as withdrawn:
+        if withdrawn.job_id is None:
+            shutil.rmtree(folder.path)
+        raise
 
 
 class RefusedError(Exception):
     """sbatch has refused a script; its text is what it said."""
+
+
+class Withdrawn(KeyboardInterrupt):
+    """Ctrl-C while sbatch was at work.
+
+    Args:
+        job_id: The job that had got in all the same, and was cancelled; None where there is none.
+    """
+
+    def __init__(self, job_id: str | None) -> None:
+        super().__init__()
+        self.job_id = job_id
 
 
 def hand_in(script: Path, *, user: str, sleep: Callable[[float], None] = time.sleep) -> str:
@@ -115,12 +132,16 @@ def hand_in(script: Path, *, user: str, sleep: Callable[[float], None] = time.sl
 
     Raises:
         RefusedError: sbatch refuses it.
+        Withdrawn: Ctrl-C.
         SubmissionError: Nobody knows whether it took the job.
     """
-    ended = submit_script(str(script), env=make_submission_env(os.environ))
+    try:
+        ended = submit_script(str(script), env=make_submission_env(os.environ))
+    except KeyboardInterrupt:
+        raise _withdraw(str(script), user=user, sleep=sleep) from None
     said = "sbatch did not answer within five minutes" if ended is None else ended.stderr.strip()
     if ended is not None and ended.returncode == 0:
-        job_id = parse_job_id(ended.stdout) or find_job_of_script(str(script), user=user)
+        job_id = parse_submitted(ended.stdout) or find_job_of_script(str(script), user=user)
         if job_id is not None:
             print(said, end="\n" if said else "", file=sys.stderr)  # noqa: T201 - a site's words to its people
             return job_id
@@ -132,19 +153,6 @@ def hand_in(script: Path, *, user: str, sleep: Callable[[float], None] = time.sl
     if ended is not None and not any(sign in said for sign in _NO_ANSWER):
         raise RefusedError(said or ended.stdout.strip() or f"nothing, with exit code {ended.returncode}")
     return _find_submitted(str(script), said, user=user, sleep=sleep)
-
-
-def parse_job_id(said: str) -> str | None:
-    """Read the job's id from what sbatch printed: a number, or ``5;alpha`` where a cluster is named.
-
-    Args:
-        said: Its stdout; banners and a site's wrappers may have written into it too.
-    """
-    found = _SUBMITTED.findall(said) or _PARSABLE.findall(said)
-    if not found:
-        return None
-    number, cluster = found[-1]
-    return f"{number};{cluster}" if cluster else number
 
 
 def make_refusal(folder: RunFolder, script: str, error: RefusedError) -> SubmissionError:
@@ -175,6 +183,20 @@ def _find_submitted(script: str, said: str, *, user: str, sleep: Callable[[float
     )
 
 
+def _withdraw(script: str, *, user: str, sleep: Callable[[float], None]) -> Withdrawn:
+    """Cancel a job that has got in, and say what has become of it."""
+    for wait_s in _LOOK_AFTER_S[:2]:
+        sleep(wait_s)
+        job_id = find_job_of_script(script, user=user)
+        if job_id is not None:
+            refusal = cancel_job(job_id)
+            end = f"cannot be cancelled: {refusal}" if refusal else "is cancelled"
+            print(f"interrupted: job {job_id} was submitted, and {end}", file=sys.stderr)  # noqa: T201
+            return Withdrawn(job_id)
+    print("interrupted: no job was submitted", file=sys.stderr)  # noqa: T201
+    return Withdrawn(None)
+
+
 def make_job_controller(entry: Entry) -> Controller:
     """Return what tells whether a run's job is over for good, through all its attempts, and cancels it.
 
@@ -190,7 +212,9 @@ def make_job_controller(entry: Entry) -> Controller:
             looked_at = time.monotonic()
         return is_there
 
-    return Controller(is_running=is_running, ask_to_stop=lambda: _cancel(entry.slurm_id), job_id=entry.job_id)
+    return Controller(
+        is_running=is_running, ask_to_stop=lambda: _cancel(follow_job(entry).slurm_id), job_id=entry.job_id
+    )
 
 
 def _cancel(job_id: str) -> None:
@@ -203,6 +227,7 @@ def _cancel(job_id: str) -> None:
 
 def _make_parameters(plan: LaunchPlan) -> dict[str, Any]:
     options = dict(plan.sbatch)
+    after = [*(make_teardown(plan.teardown) if plan.teardown else ()), *make_requeue_lines(plan)]
     return {
         "job_name": options.pop("job-name"),
         "nodes": options.pop("nodes"),
@@ -211,8 +236,8 @@ def _make_parameters(plan: LaunchPlan) -> dict[str, Any]:
         "time": None,
         "wckey": None,
         "stderr_to_stdout": True,
-        "setup": make_setup(plan.setup) or None,
-        "teardown": ["code=$?", *make_teardown(plan.teardown), "exit $code"] if plan.teardown else None,
+        "setup": [*make_requeue_guard(plan), *make_setup(plan.setup)] or None,
+        "teardown": ["code=$?", *after, "exit $code"] if after else None,
         "use_srun": False,
         # In the name of a log sbatch replaces %j and its like; a folder's own % is written twice.
         "additional_parameters": {"output": f"{plan.run_dir.replace('%', '%%')}/submitit/%j_0_log.out", **options},

@@ -100,6 +100,12 @@ def test_worker_looks_like_a_process_started_by_hand(launcher: Launcher) -> None
     assert told["handlers"]["SIGUSR2"] == "1"  # SIG_IGN, until the work sets one
 
 
+def test_logging_of_the_work_is_as_the_work_configures_it(launcher: Launcher) -> None:
+    """No handler of ours or of a library of ours stands in its way."""
+    lines = launcher.plain("ends.py:logs_by_level").lines(0)
+    assert lines == ["INFO to be seen"]
+
+
 def test_names_of_the_standard_library_in_the_folder_do_no_harm(launcher: Launcher) -> None:
     """A queue.py, logging.py or json.py where the person stands takes nobody's place in launcher and agents."""
     for name in ("queue", "logging", "asyncio", "submitit", "hydra", "socket", "json"):

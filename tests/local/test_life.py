@@ -74,6 +74,27 @@ def test_run_is_listed_while_it_runs_and_after(home: Launcher) -> None:
     assert read_list(home, "--state", "RUNNING") == []
 
 
+def test_same_line_of_many_ranks_is_shown_once_in_the_foreground(home: Launcher) -> None:
+    """What all ranks print at once is one line where the run is started, as it is in ``logs -f``."""
+    ended = home.run(*home.plain_words("ends.py:sleep", "work.target=talk.py:talk", workers=2))
+    assert ended.code == 0, ended.err
+    lines = ended.out.splitlines()
+    assert len([line for line in lines if line.endswith("] hello")]) < 4, ended.out
+    assert "[3] rank 3 at the end" in lines
+
+
+def test_foreground_tells_for_whom_it_waits(home: Launcher, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """While an agent does not come the person reads for which node the others wait."""
+    late = tmp_path_factory.mktemp("bin") / "late.sh"
+    late.write_text(f'#!/bin/bash\n[ "$SUBMITIT_LOCAL_GLOBALID" = 1 ] && sleep 7\nexec {sys.executable} "$@"\n')
+    late.chmod(0o755)
+    ended = home.run(
+        *home.plain_words("ends.py:sleep", "work.target=talk.py:talk", f"cluster.python={late}", workers=1)
+    )
+    assert ended.code == 0, ended.err
+    assert re.search(r"^waiting for node 1 \(.*\): \d+ s of \d+ s$", ended.err, re.MULTILINE), ended.err
+
+
 def test_wait_ends_with_the_runs_exit_code(home: Launcher) -> None:
     """``wait`` in another shell ends when the run does, with its code, and says how it ended."""
     process = home.start(*home.plain_words("ends.py:raise_on_1", "work.kwargs={}", workers=1))

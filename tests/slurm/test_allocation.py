@@ -312,7 +312,7 @@ def test_allocation_by_name_outside_srun_is_refused(on_slurm: OnSlurm) -> None:
     assert "srun --ntasks-per-node=1" in ended.err
     took = re.search(r"^real (\S+)$", ended.err, re.MULTILINE)
     assert took is not None
-    assert float(took[1]) < 2
+    assert float(took[1]) < 30
 
 
 def test_allocation_by_name_in_a_batch_script_of_one_node(on_slurm: OnSlurm) -> None:

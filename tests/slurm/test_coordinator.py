@@ -178,7 +178,7 @@ def test_restart_in_the_allocation(on_slurm: OnSlurm) -> None:
     ended = on_slurm.run(*words, cwd=cwd)
     assert on_slurm.wait_for_end(ended.job_id)["JobState"] == "COMPLETED", ended.read_logs()
     report = ended.report
-    assert [(one["attempt"], one["ended_by"]) for one in report["attempts"]] == [(0, "failure"), (1, "success")]
+    assert [(one["attempt"], one["ended_by"]) for one in report["attempts"]] == [(0, "restart"), (1, "success")]
     assert "ValueError: not yet" in report["attempts"][0]["cause"]
     logs = [[(ended.run_dir / f"attempt-{n}/rank{rank}.log").read_text() for rank in range(3)] for n in (0, 1)]
     assert all("done 1" in log for log in logs[1])

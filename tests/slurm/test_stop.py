@@ -26,9 +26,12 @@ exec /usr/bin/scontrol "$@"
 """
 
 
-def submit(on_slurm: OnSlurm, work: str, *words: str, cwd: Path | None = None) -> EndedOnSlurm:
+def submit(
+    on_slurm: OnSlurm, work: str, *words: str, cwd: Path | None = None, file: str = "saver.py", strategy: str = "plain"
+) -> EndedOnSlurm:
     """Submit one of the works of ``saver.py``."""
-    ended = on_slurm.run(*on_slurm.plain(f"saver.py:{work}", "resources.workers_per_node=2", *words), cwd=cwd)
+    all_words = on_slurm.plain(f"{file}:{work}", "resources.workers_per_node=2", *words)
+    ended = on_slurm.run(*(word.replace("strategy=plain", f"strategy={strategy}") for word in all_words), cwd=cwd)
     assert ended.code == 0, ended.err
     return ended
 
@@ -67,6 +70,14 @@ def read_steps(run: EndedOnSlurm, rank: int) -> list[int]:
     return [int(step) for log in logs for step in re.findall(r"^step (\d+)$", log.read_text(), re.MULTILINE)]
 
 
+def assert_each_step_done_once(run: EndedOnSlurm, rank: int) -> None:
+    """Both attempts together have done every step, none twice; the second has done its twenty."""
+    steps = read_steps(run, rank)
+    assert steps == list(range(len(steps)))
+    last = (run.run_dir / f"attempt-1/rank{rank}.log").read_text()
+    assert len(re.findall(r"^step ", last, re.MULTILINE)) == 20
+
+
 def ended_by(report: dict[str, Any]) -> list[str]:
     """Return how each attempt ended."""
     return [attempt["ended_by"] for attempt in report["attempts"]]
@@ -81,7 +92,7 @@ def limited(on_slurm: OnSlurm) -> dict[str, EndedOnSlurm]:
     cwd = on_slurm.make_folder()
     on_slurm.write(cwd, "bin/scontrol", _REFUSING_SCONTROL, mode=0o755)
     return {
-        "requeued": submit(on_slurm, "polls", "work.kwargs.steps=150", *requeued),
+        "requeued": submit(on_slurm, "polls", *requeued),
         "at most": submit(on_slurm, "polls", "work.kwargs.steps=9999", *requeued, "requeue.max=1"),
         "idle": submit(on_slurm, "never_saves", *requeued),
         "not requeued": submit(on_slurm, "polls", "work.kwargs.steps=9999", *soon),
@@ -102,15 +113,16 @@ def preempted(on_slurm: OnSlurm, limited: dict[str, EndedOnSlurm]) -> Iterator[d
     there = [f"resources.nodelist=[{here}]"]
     one = [f"resources.nodelist={on_slurm.cluster.node_names[0]}"]
     runs = {
-        "polls": submit(on_slurm, "polls", "nodes=2", "work.kwargs.steps=80", *there),
-        "without context": submit(on_slurm, "polls_without_context", "work.kwargs.steps=80", *one),
-        "USR2": submit(on_slurm, "handles", "work.kwargs.steps=80", "work.kwargs.name=SIGUSR2", *one),
-        "TERM": submit(on_slurm, "handles", "work.kwargs.steps=80", "work.kwargs.name=SIGTERM", *one),
+        "polls": submit(on_slurm, "polls", "nodes=2", *there),
+        "without context": submit(on_slurm, "polls_without_context", *one),
+        "USR2": submit(on_slurm, "handles", "work.kwargs.name=SIGUSR2", *one),
+        "TERM": submit(on_slurm, "handles", "work.kwargs.name=SIGTERM", *one),
         "ignores": submit(on_slurm, "ignores_term", *one),
+        "trainer": submit(on_slurm, "slow_at_first", "nodes=2", *there, file="trainers.py", strategy="lightning"),
         "forbidden": submit(on_slurm, "polls", "work.kwargs.steps=9999", "requeue.enabled=false", *one),
     }
     for name, run in runs.items():
-        wait_for_log(run, "ready" if name == "ignores" else "step 5", ranks=4 if name == "polls" else 2)
+        wait_for_log(run, "ready" if name == "ignores" else "step 5", ranks=4 if name in ("polls", "trainer") else 2)
     urgent = on_slurm.cluster.submit_urgent("sleep 1", "-N2", "-w", here)
     on_slurm.cluster.wait_for_job(urgent, "COMPLETED")
     yield runs
@@ -121,10 +133,9 @@ def test_at_the_time_limit_the_run_goes_on(limited: dict[str, EndedOnSlurm]) -> 
     """Told before its limit, a run saves, comes back, and does every step once."""
     report = wait_for_final(limited["requeued"])
     assert report["state"] == "COMPLETED", limited["requeued"].read_logs()
-    assert ended_by(report)[-1] == "success"
-    assert set(ended_by(report)[:-1]) == {"requeue"}
+    assert ended_by(report) == ["requeue", "success"]
     for rank in range(2):
-        assert read_steps(limited["requeued"], rank) == list(range(150))
+        assert_each_step_done_once(limited["requeued"], rank)
 
 
 def test_requeues_of_ours_are_counted(limited: dict[str, EndedOnSlurm]) -> None:
@@ -173,7 +184,7 @@ def test_after_a_preemption_the_run_goes_on(preempted: dict[str, EndedOnSlurm]) 
     assert (report["state"], ended_by(report)) == ("COMPLETED", ["preempted", "success"])
     assert report["attempts"][0]["requeued"]
     for rank in range(4):
-        assert read_steps(preempted["polls"], rank) == list(range(80))
+        assert_each_step_done_once(preempted["polls"], rank)
     assert "saved" in (preempted["polls"].run_dir / "attempt-0/rank3.log").read_text()
 
 
@@ -183,14 +194,30 @@ def test_every_way_to_be_told_saves(preempted: dict[str, EndedOnSlurm], how: str
     report = wait_for_final(preempted[how])
     assert (report["state"], ended_by(report)) == ("COMPLETED", ["preempted", "success"])
     for rank in range(2):
-        assert read_steps(preempted[how], rank) == list(range(80))
+        assert_each_step_done_once(preempted[how], rank)
+
+
+def test_a_trainer_goes_on_by_itself(preempted: dict[str, EndedOnSlurm]) -> None:
+    """Code that says nothing of it: all ranks end after the same step, and the next attempt's fit does the rest."""
+    run = preempted["trainer"]
+    report = wait_for_final(run)
+    assert (report["state"], ended_by(report)) == ("COMPLETED", ["preempted", "success"]), run.read_logs()
+    firsts = set()
+    for rank in range(4):
+        first, second = ((run.run_dir / f"attempt-{number}/rank{rank}.log").read_text() for number in (0, 1))
+        steps = [re.findall(r"^step (\d+)", text, re.MULTILINE) for text in (first, second)]
+        assert [int(step) for step in steps[0] + steps[1]] == list(range(100))
+        firsts.add(len(steps[0]))
+    assert len(firsts) == 1, firsts
+    assert report["attempts"][0]["step"] == firsts.pop()
+    assert not (run.run_dir / "trainer").exists()
 
 
 def test_a_work_that_will_not_end_is_killed_and_requeued(preempted: dict[str, EndedOnSlurm]) -> None:
     """Inside the grace that the site gives, the worker is killed and the job comes back."""
     wait_for_log(preempted["ignores"], "ready", attempt=1)
-    report = read_report(preempted["ignores"].run_dir)
-    assert ended_by(report)[0] == "preempted"
+    record = json.loads((preempted["ignores"].run_dir / "attempt-0/attempt.json").read_text())
+    assert (record["ended_by"], record["requeued"]) == ("preempted", True)
 
 
 def test_a_run_that_forbids_it_does_not_come_back(preempted: dict[str, EndedOnSlurm], on_slurm: OnSlurm) -> None:
@@ -203,7 +230,7 @@ def test_a_run_that_forbids_it_does_not_come_back(preempted: dict[str, EndedOnSl
 
 def test_a_cancelled_run_saves_and_stays_away(on_slurm: OnSlurm) -> None:
     """Scancel tells the workers, requeues nothing, and leaves no process."""
-    run = submit(on_slurm, "polls", "nodes=2", "work.kwargs.steps=9999")
+    run = submit(on_slurm, "polls", "nodes=2")
     wait_for_log(run, "step 3", ranks=4)
     on_slurm.cluster.run(["scancel", run.job_id], check=True)
     report = wait_for_final(run)
@@ -217,8 +244,8 @@ def test_a_cancelled_run_saves_and_stays_away(on_slurm: OnSlurm) -> None:
 def test_a_lost_node_brings_the_run_back(on_slurm: OnSlurm) -> None:
     """When a node is gone Slurm requeues, the next attempt goes on, and the report tells both."""
     names = on_slurm.cluster.node_names
-    words = ("nodes=2", "work.kwargs.steps=60", f"resources.nodelist=[{names[0]},{names[1]}]")
-    run = submit(on_slurm, "polls", *words, "launch.heartbeat_timeout_s=5")
+    words = ("nodes=2", f"resources.nodelist=[{names[0]},{names[1]}]")
+    run = submit(on_slurm, "saves_every_step", *words, "launch.heartbeat_timeout_s=5")
     wait_for_log(run, "step 3", ranks=4)
     on_slurm.cluster.kill_node(1)
     try:
@@ -228,6 +255,11 @@ def test_a_lost_node_brings_the_run_back(on_slurm: OnSlurm) -> None:
     on_slurm.wait_for_end(run.job_id)
     report = read_report(run.run_dir)
     assert (report["state"], ended_by(report)) == ("COMPLETED", ["lost_node", "success"])
+    for rank in range(4):
+        steps = read_steps(run, rank)
+        again = {step for step in steps if steps.count(step) > 1}
+        assert sorted(set(steps)) == list(range(len(set(steps))))
+        assert len(again) <= 1, again  # the step in which it was lost, at most
 
 
 def test_a_work_that_does_not_listen_ends_at_its_limit(limited: dict[str, EndedOnSlurm]) -> None:

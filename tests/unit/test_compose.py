@@ -103,7 +103,7 @@ _HYDRA_READS = ("'", '"', "[", "{")
 
 
 @given(_PRINTABLE.filter(lambda t: not t.startswith(_HYDRA_READS) and "${" not in t and "\\" not in t and t != "null"))
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=15)
 def test_a_text_arrives_letter_by_letter(text: str) -> None:
     """A value of a text key is taken as typed, unless it begins as a quoted text, list or mapping, or interpolates."""
     if text == "???":  # OmegaConf's word for a missing value
@@ -199,15 +199,17 @@ def test_refuses_a_word_without_equals(word: str) -> None:
         ("nodes=two", "give a whole number, as in nodes=2"),
         ("nodes=1.5", "give a whole number, as in nodes=2"),
         ("nodes=", "give a whole number, as in nodes=2"),
-        ("private=null", "field 'private' is not Optional"),
+        ("private=null", "leave it out for its default"),
         ("stop.grace_s=4G", "give a number, as in stop.grace_s=30"),
         ("resources.exclusive=maybe", "give true or false"),
-        ("cluster.mode=foo", f"Invalid value 'foo', expected one of [{', '.join(Mode.__members__)}]"),
+        ("cluster.mode=foo", f"one of {', '.join(Mode.__members__)}"),
         (
             "launch.start_method=forked",
-            f"Invalid value 'forked', expected one of [{', '.join(StartMethod.__members__)}]",
+            f"one of {', '.join(StartMethod.__members__)}",
         ),
-        ("name=[1,2]", "Cannot convert 'list' to string: '[1, 2]'"),
+        ("name=[1,2]", "give a text, in quotes of its own where it begins with a bracket"),
+        ("work.kwargs=abc", "it holds names with values: a word for each, as in env.NAME=VALUE"),
+        ("cluster.setup=abc", "give a list, as in cluster.setup=['module load cuda']"),
     ],
 )
 def test_refuses_a_wrong_type(word: str, text: str) -> None:

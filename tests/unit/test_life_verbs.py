@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
@@ -137,3 +140,37 @@ def test_ranks_are_read(text: str, ranks: set[int]) -> None:
 def test_since_is_a_span_or_a_date(text: str, moment: datetime) -> None:
     """Spans go back from now."""
     assert parse_since(text, now=NOW) == moment
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("list", "--since", "99999999999999d"), "--since is neither a span nor a date"),
+        (("list", "-n", "-3"), "no number from 0"),
+        (("logs", "-n", "-3", "4711"), "no number from 0"),
+        (("logs", "-n", "1" * 30, "4711"), "no number from 0"),
+        (("cancel", ""), "RUN is empty"),
+        (("status", " "), "RUN is empty"),
+        (("report", "4711", "--html", ""), "--html takes a file"),
+        (("report", "4711", "--html", "."), "--html takes a file"),
+    ],
+)
+@pytest.mark.usefixtures("runs")
+def test_words_that_cannot_be_are_refused(
+    words: tuple[str, ...], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Numbers and spans out of range, and an empty name, as of an unset variable, which must not mean every run."""
+    assert run(words) == 2
+    assert told in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("runs")
+def test_reader_that_has_gone_is_no_error() -> None:
+    """A pipe that nobody reads any more, as with ``| head``, leaves no traceback, however short the output is."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    ended = subprocess.run(
+        [sys.executable, "-m", "hpc_multinode", "list"], stdout=writer, stderr=subprocess.PIPE, check=False
+    )
+    os.close(writer)
+    assert (ended.returncode, ended.stderr) == (1, b"")

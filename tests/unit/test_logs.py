@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpc_multinode.logs import TRACEBACK_HEADER, LogFollower
+from hpc_multinode.logs import TRACEBACK_HEADER, LogFollower, RunFollower, WaitingFollower
 
 
 class _Run:
@@ -150,3 +150,33 @@ def test_a_traceback_is_passed_on_where_it_is_wanted(run: _Run) -> None:
     run.write(f"a\n{TRACEBACK_HEADER}\nTraceback\n".encode())
     follower = LogFollower(run.root, shows_traceback=True)
     assert [line for _, line in follower.read_new()] == ["a", TRACEBACK_HEADER, "Traceback"]
+
+
+def test_run_is_followed_attempt_after_attempt(tmp_path: Path) -> None:
+    """An attempt after which another has begun is read to its end, last lines without an end too."""
+    run = _Run(tmp_path)
+    follower = RunFollower(tmp_path)
+    run.write(b"a\nb")
+    assert list(follower.read_new()) == [(0, [(0, "a")])]
+    run.write(b"c\n", attempt=1)
+    assert list(follower.read_new()) == [(0, [(0, "b")]), (1, [(0, "c")])]
+    run.write(b"d", attempt=1)
+    assert [batch for batch in follower.read_rest() if batch[1]] == [(1, [(0, "d")])]
+
+
+def test_agents_tell_for_whom_they_wait_until_there_are_workers(tmp_path: Path) -> None:
+    """The newest word of node 0 or 1 is told once, and none of an attempt whose workers are there."""
+    run, follower = _Run(tmp_path), WaitingFollower(tmp_path)
+    assert follower.read_new() is None
+    (tmp_path / "submitit").mkdir()
+    log = tmp_path / "submitit" / "4711_0_log.out"
+    log.write_text("srun: hello\nwaiting for node 1 (n02): 5 s of 300 s\nwaiting for node 1 (n02): 10 s of 300 s\n")
+    assert follower.read_new() == "waiting for node 1 (n02): 10 s of 300 s"
+    assert follower.read_new() is None
+    with log.open("a") as file:
+        file.write("0: waiting for node 1 (n02): 15 s of 300 s\n")
+    assert follower.read_new() == "waiting for node 1 (n02): 15 s of 300 s"
+    run.write(b"here\n")
+    with log.open("a") as file:
+        file.write("waiting for node 1 (n02): 20 s of 300 s\n")
+    assert follower.read_new() is None

@@ -150,7 +150,7 @@ def test_refuses_counts_that_are_too_small(key: str, value: int, least: int) -> 
 def test_refuses_a_port_that_is_none() -> None:
     """Ports end at 65535."""
     error = _refuse({"launch.main_port": 65536})
-    assert (error.what, error.found) == ("launch.main_port is no port", "launch.main_port=65536")
+    assert (error.what, error.found) == ("launch.main_port is too large", "launch.main_port=65536")
     assert error.fix == "1 to 65535"
     assert _plan({"launch.main_port": 65535}).main_port == 65535
 
@@ -452,6 +452,8 @@ def test_refuses_a_line_break_in_an_option() -> None:
     [
         ("B:USR2@60", "10", "--signal with B: goes to the batch script alone, and no agent hears of it"),
         ("RB:USR2", None, "--signal with B: goes to the batch script alone, and no agent hears of it"),
+        ("USR1@60", "10", "--signal names a signal by which no agent knows that the time limit is near"),
+        ("SIGTERM", None, "--signal names a signal by which no agent knows that the time limit is near"),
         ("USR2@600", "10", "--signal comes earlier before the end than the job is long"),
         ("USR2", "1", "--signal comes earlier before the end than the job is long"),
     ],
@@ -462,11 +464,51 @@ def test_refuses_a_signal_that_helps_nobody(signal: str, time: str | None, what:
 
 
 @pytest.mark.parametrize(
-    ("signal", "time"), [("USR2@599", "10"), ("R:10@60", None), ("USR2", "2"), ("USR2@60", "unlimited")]
+    ("signal", "time"), [("USR2@599", "10"), ("R:12@60", None), ("USR2", "2"), ("USR2@60", "unlimited")]
 )
 def test_takes_a_signal_of_the_persons_own(signal: str, time: str | None) -> None:
     """By name or number, with and without a time."""
     assert _plan({"resources.sbatch": {"signal": signal}, "resources.time": time}).sbatch["signal"] == signal
+
+
+@pytest.mark.parametrize(
+    ("word", "what"),
+    [
+        ("none", "a word for srun is no option, so srun would take it for the program to start"),
+        ("--nodes=5", "--nodes of srun is not to be given by hand"),
+        ("-n2", "--ntasks of srun is not to be given by hand"),
+        ("--kill-on-bad-exit=0", "--kill-on-bad-exit of srun is not to be given by hand"),
+        ("--export=A", "--export of srun is not to be given by hand"),
+    ],
+)
+def test_refuses_words_that_would_change_the_step(word: str, what: str) -> None:
+    """Who starts, where and how all end is the launcher's own."""
+    error = _refuse({"resources.srun_args": ["--mpi=none", word]})
+    assert (error.what, error.found) == (what, f"resources.srun_args: {word}")
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("gres", "lustre:1,gpu:a100:3"), ("tres_per_node", "gres/gpu:2"), ("tres-per-task", "gres:gpu")],
+)
+def test_refuses_gpus_of_which_it_would_not_know(option: str, value: str) -> None:
+    """As many workers are started as there are GPUs, so they are asked for by a key of ours."""
+    error = _refuse({"resources.sbatch": {option: value}, "resources.gpus_per_node": 2})
+    assert error.what == f"--{option.replace('_', '-')} with GPUs is not to be given by hand"
+    assert error.fix == "resources.gres=gpu:TYPE:N, or resources.gpus_per_node=N with resources.gpu_type=TYPE"
+
+
+def test_takes_other_generic_resources() -> None:
+    """A gres without GPUs is nobody's business."""
+    assert _plan({"resources.sbatch": {"gres": "lustre:1"}}).sbatch["gres"] == "lustre:1"
+
+
+@pytest.mark.parametrize(("is_enabled", "option"), [(True, "no_requeue"), (False, "requeue")])
+def test_refuses_a_requeue_that_is_both_wanted_and_not(is_enabled: bool, option: str) -> None:  # noqa: FBT001
+    """What the agents would do at the end is what Slurm is told."""
+    error = _refuse({"requeue.enabled": is_enabled, "resources.sbatch": {option: True}})
+    assert error.what == "two keys say whether the job may be requeued, and contradict each other"
+    assert error.found.endswith(f"resources.sbatch asks for --{option.replace('_', '-')}")
 
 
 @pytest.mark.parametrize("word", ["hetjob", "packjob"])
@@ -551,7 +593,9 @@ _VALUES = _JSON(
 def test_a_plan_survives_json(args: list[Any], kwargs: dict[str, Any], lines: list[str], is_local: bool) -> None:  # noqa: FBT001
     """What the nodes read back equals what was written."""
     values = {"work.args": args, "work.kwargs": kwargs, "cluster.teardown": lines}
-    plan = _plan({**values, "resources.srun_args": lines}, HERE if is_local else FACTS)
+    plan = _plan(
+        {**values, "resources.srun_args": [f"--comment={line}" for line in lines]}, HERE if is_local else FACTS
+    )
     assert LaunchPlan.from_json(plan.to_json()) == plan
 
 

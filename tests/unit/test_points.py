@@ -17,19 +17,19 @@ if TYPE_CHECKING:
 @pytest.mark.parametrize(
     "words",
     [
-        ["nodes=1,2", "work.kwargs.lr=0.1,1e-3,null", "strategy=lite"],
-        ["strategy=lite,lightning", "nodes=2", "work.kwargs.x=choice(a,'b,c')"],
-        ["resources=cpu,gpu-fast", "resources.gpus_per_node=1,2"],
+        ["nodes=1,2", "work.kwargs.lr=1e-3,null", "strategy=lite"],
+        ["strategy=lite,lightning", "work.kwargs.x=choice(a,'b,c')"],
+        ["resources=cpu,gpu-fast", "resources.gpus_per_node=1"],
         ["resources.gpus_per_node=3", "resources=cpu,gpu-fast"],
-        ["work.kwargs={a:1},{b:2}", "nodes=1,2"],
+        ["work.kwargs={a:1},{b:2}"],
         ["work.kwargs={a:1}", "work.kwargs.b=1,2"],
         ["work.kwargs.b=1,2", "work.kwargs={c:1}"],
-        ["work.args=[1,2],[]", "env.X=a b,c=d,${name}", "name=it's,0123"],
-        ["resources.nodelist=node[01-03],n7", "resources.sbatch.comment=a b,c"],
-        ["resources.sbatch.hold=true,false", "private=true,false"],
-        ["cluster.mode=slurm,local", "launch.start_method=spawn,forkserver"],
-        ["work.kwargs.deep.er=1,2", "+work.kwargs.y=1,2"],
-        ["experiment=digits,null", "nodes=1,2"],
+        ["work.kwargs.m={a:1},{b:2}", "work.args=[1,2],[]"],
+        ["env.X=c=d,${name}", "name=it's,0123"],
+        ["resources.nodelist=node[01-03],n7", "resources.sbatch.comment=a b"],
+        ["private=true,false", "launch.start_method=spawn"],
+        ["launch.start_method=spawn,forkserver", "+work.kwargs.y=1"],
+        ["experiment=digits,null"],
         ["nodes=2"],
     ],
 )  # fmt: skip
@@ -112,12 +112,12 @@ def test_a_point_that_is_wrong_is_told_as_alone(words: list[str], what: str, fou
     assert found in caught.value.found
 
 
-def test_hundreds_of_points_read_files_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_points_read_files_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Hydra composes once for each choice of files, not for each point."""
     from hpc_multinode import points  # noqa: PLC0415
 
     composed = []
     real = points.compose_words
     monkeypatch.setattr(points, "compose_words", lambda words: composed.append(words) or real(words))
-    assert len(compose_points(["strategy=lite,base", "work.kwargs.x=range(0,100)"], config_dirs=[])) == 200
+    assert len(compose_points(["strategy=lite,base", "work.kwargs.x=range(0,10)"], config_dirs=[])) == 20
     assert len(composed) == 4

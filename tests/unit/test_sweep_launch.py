@@ -13,6 +13,7 @@ import hpc_multinode.sweep_launch  # noqa: F401 - before a test replaces sys.std
 from hpc_multinode.cli import run
 from hpc_multinode.registry import read_entries
 from hpc_multinode.runs import RunFolder
+from hpc_multinode.slurm.commands import find_max_array_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -144,8 +145,9 @@ def test_render_needs_no_slurm(
     """Without scontrol Slurm's default of MaxArraySize counts."""
     assert sbatch
     monkeypatch.setenv("PATH", "/nowhere")
-    assert run(["render", "-m", "work.target=train.py:run", "work.kwargs.lr=range(0,1002)"]) == 0
-    assert _directives(capsys.readouterr().out, "array") == ["0-1000", "0"]
+    assert find_max_array_size() == 1001
+    assert run(["render", "-m", "work.target=train.py:run", "work.kwargs.lr=range(0,3)"]) == 0
+    assert _directives(capsys.readouterr().out, "array") == ["0-2"]
 
 
 def test_a_large_sweep_is_split(sbatch: Callable[..., Path]) -> None:

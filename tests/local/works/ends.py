@@ -42,6 +42,11 @@ def fill_memory(global_rank):
     time.sleep(LONG)
 
 
+def fill_memory_below(global_rank):
+    if global_rank == 1:
+        print("child", subprocess.run([sys.executable, "-c", "[0] * (1 << 30)"]).returncode, flush=True)
+
+
 def exit_with(code, global_rank):
     if global_rank == 1:
         sys.exit(code)
@@ -152,3 +157,11 @@ def odd_output():
     sys.stdout.buffer.write(b"\xff\xfe not utf-8\n")
     print("x" * 3_000_000)
     print("half a line", end="")
+
+
+def logs_by_level():
+    import logging
+
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
+    logging.info("to be seen")
+    logging.debug("not to be seen")

@@ -19,15 +19,20 @@ class State:
     def load(self):
         return json.loads(self.path.read_text()) if self.path.exists() else 0
 
+    def steps(self, steps):
+        """What is left: without a number, whatever comes until a stop, and a few more in the next attempt."""
+        first = self.load()
+        return range(first, steps or (first + 20 if first else 10**6))
+
     def save(self, following):
         draft = self.path.with_suffix(".draft")
         draft.write_text(json.dumps(following))
         draft.replace(self.path)
 
 
-def polls(context, steps=50, seconds=0.1):
+def polls(context, steps=None, seconds=0.1):
     state = State(context.run_dir, context.global_rank)
-    for step in range(state.load(), steps):
+    for step in state.steps(steps):
         time.sleep(seconds)
         print("step", step)
         if context.stop_requested:
@@ -38,9 +43,9 @@ def polls(context, steps=50, seconds=0.1):
     print("finished")
 
 
-def polls_without_context(run_dir, global_rank, steps=50, seconds=0.1):
+def polls_without_context(run_dir, global_rank, steps=None, seconds=0.1):
     state = State(run_dir, global_rank)
-    for step in range(state.load(), steps):
+    for step in state.steps(steps):
         time.sleep(seconds)
         print("step", step)
         if hpc_multinode.stop_requested():
@@ -51,13 +56,13 @@ def polls_without_context(run_dir, global_rank, steps=50, seconds=0.1):
     print("finished")
 
 
-def handles(name, run_dir, global_rank, steps=50, seconds=0.1):
+def handles(name, run_dir, global_rank, steps=None, seconds=0.1):
     """Save in a handler of SIGUSR2 or SIGTERM, as code from elsewhere does."""
     state = State(run_dir, global_rank)
     told = []
     signal.signal(getattr(signal, name), lambda *_: told.append(True))
     print("ready")
-    for step in range(state.load(), steps):
+    for step in state.steps(steps):
         time.sleep(seconds)
         print("step", step)
         if told:
@@ -65,6 +70,15 @@ def handles(name, run_dir, global_rank, steps=50, seconds=0.1):
             print("saved", step)
             sys.exit(0)
     print("finished")
+
+
+def saves_every_step(context, seconds=0.1):
+    state = State(context.run_dir, context.global_rank)
+    for step in state.steps(None) if context.attempt else range(10**6):
+        time.sleep(seconds)
+        print("step", step)
+        state.save(step + 1)
+        context.progress(step)
 
 
 def never_saves(context, seconds=60):

@@ -1,12 +1,17 @@
 """Lightning Trainers in code that says nothing of stopping and going on."""
 
 import json
+import os
 import time
 
 import torch
 from lightning.pytorch import LightningModule, Trainer
-from lightning.pytorch.callbacks import EarlyStopping
+from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
 from torch.utils.data import DataLoader
+
+
+def note_step():
+    """Stand where a test counts steps."""
 
 
 class Model(LightningModule):
@@ -19,6 +24,7 @@ class Model(LightningModule):
         self.seconds = seconds
 
     def training_step(self, batch, batch_idx):
+        note_step()
         time.sleep(self.seconds)
         numbers = torch.Generator().manual_seed(1000 * self.global_step + self.global_rank)
         loss = self.layer(torch.rand(4, self.layer.in_features, generator=numbers)).pow(2).mean()
@@ -72,6 +78,11 @@ def one_fit(seconds=0.0, **words):
     tell(trainer, model)
 
 
+def slow_at_first(attempt):
+    """Leave time to stop the first attempt."""
+    one_fit(0.0 if attempt else 0.5, max_epochs=-1, max_steps=100)
+
+
 def two_fits(seconds=0.0):
     first, second = Model(seconds), Model(seconds, values=4)
     for name, model, epochs in (("first", first, 2), ("second", second, 3)):
@@ -96,5 +107,32 @@ def from_checkpoint(path, seconds=0.0):
     tell(trainer, model)
 
 
+def keeps_own(folder, fails_in=None):
+    """Save every 4 steps by a callback of the person's own, and die in a step."""
+    model = Model()
+    if fails_in is not None:
+        step = model.training_step
+        model.training_step = lambda *words: os._exit(9) if model.global_step == fails_in else step(*words)
+    checkpoints = ModelCheckpoint(folder, every_n_train_steps=4, save_top_k=1, save_last=True)
+    trainer = make_trainer(enable_checkpointing=True, callbacks=[checkpoints])
+    trainer.fit(model)
+    tell(trainer, model)
+
+
 def says_callbacks():
     print(json.dumps([type(callback).__name__ for callback in Trainer(accelerator="cpu", logger=False).callbacks]))
+
+
+def by_other_package():
+    """Train with the package that holds the same Trainer under its older name."""
+    from pytorch_lightning import Trainer as OtherTrainer
+    from pytorch_lightning.demos.boring_classes import BoringModel
+
+    class Told(BoringModel):
+        def training_step(self, batch, batch_idx):
+            note_step()
+            print("step", self.global_step)
+            return super().training_step(batch, batch_idx)
+
+    quiet = {"logger": False, "enable_progress_bar": False, "enable_checkpointing": False, "limit_val_batches": 0}
+    OtherTrainer(accelerator="cpu", max_steps=9, **quiet).fit(Told())

@@ -101,7 +101,7 @@ def test_last_lines_come_from_the_end_through_attempts(tmp_path: Path) -> None:
     second.write(20.1, 0, "c\n")
     second.write(20.1, 1, "c\n")
     printer = LogPrinter(first.out, local_world_size=2)
-    show_last(tmp_path, (0, 1), printer, ranks=None, num_lines=2)
+    show_last(tmp_path, (0, 1), printer, ranks=None, num_lines=2, is_last=True)
     assert first.out.getvalue().splitlines() == ["[0] b", "--- attempt 1 ---", "[0-1] c"]
 
 
@@ -127,4 +127,4 @@ def test_terminal_is_coloured_and_a_pipe_is_not(tmp_path: Path) -> None:
     run = _Run(tmp_path)
     run.write(10.1, 0, "a\n")
     assert run.merged() == ["[0] a"]
-    assert run.merged(is_terminal=True)[1] == "\x1b[36m[0]\x1b[0m a"
+    assert run.merged(is_coloured=True)[1] == "\x1b[36m[0]\x1b[0m a"

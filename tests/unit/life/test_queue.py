@@ -267,3 +267,17 @@ def _age(run_dir: Path, *, seconds: float) -> None:
     then = time.time() - seconds
     for path in (run_dir, *run_dir.rglob("*")):
         os.utime(path, (then, then))
+
+
+def test_success_that_slurm_calls_a_failure_is_looked_up_by_every_verb(slurm: Slurm, tmp_path: Path) -> None:
+    """Where the queue says FAILED of a run that reported success the accounting is asked why, once, and it is kept."""
+    entry = make_run(tmp_path)
+    report = make_report(run=entry.run, run_dir=entry.run_dir)
+    (entry.path / "report.json").write_text(report.to_json())
+    slurm.queue("FAILED")
+    slurm.put("sacct", "".join(row + "|" * 8 + "\n" for row in ("4711|FAILED|1:0", "4711.0|OUT_OF_MEMORY|0:125")))
+    for _ in range(2):
+        (view,) = look_at_all([entry])
+        assert view.report is not None
+        assert (view.state, view.report.exit_code) == ("OUT_OF_MEMORY", 137)
+    assert len(slurm.calls("sacct")) == 1

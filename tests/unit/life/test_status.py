@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ import pytest
 from hpc_multinode.life.files import read_files
 from hpc_multinode.life.ranks import RankView, read_ranks
 from hpc_multinode.life.status import render_status
-from hpc_multinode.life.table import format_span, name_ranks
+from hpc_multinode.life.table import format_span, name_ranks, wants_colour
 from hpc_multinode.life.view import RunView, SlurmWord, judge
 from hpc_multinode.logs import TRACEBACK_HEADER
 from hpc_multinode.report import Outcome, Report
@@ -160,3 +161,43 @@ def test_ranks_are_named_shortly(ranks: list[int], name: str) -> None:
 def test_spans_are_short(seconds: float | None, text: str) -> None:
     """A span has at most two parts."""
     assert format_span(seconds) == text
+
+
+def test_unlimited_job_has_no_end(run_dir: Path) -> None:
+    """Squeue writes an end a year ahead for a job without a time limit; that is none."""
+    assert "has to end" in render_status(see(run_dir, ends=at(9000)), now=at(200))
+    assert "has to end" not in render_status(see(run_dir, ends=at(9000), time_limit="UNLIMITED"), now=at(200))
+
+
+def test_last_line_cannot_change_the_terminal(run_dir: Path) -> None:
+    """Colours, titles and what else a work writes for a terminal is left out of the table."""
+    (run_dir / "attempt-0" / "rank0.log").write_text("\x1b[2J\x1b[31mred\x1b[0m\x1b]0;title\x07\tx\x00y\n")
+    assert read_ranks(see(run_dir))[0].last_line == "red x y"
+
+
+def test_attempts_tell_why_they_ended_and_how_long_they_took(run_dir: Path) -> None:
+    """Each attempt that has ended has its waiting, its run, what it saved and why it ended."""
+    for number, ended_by in enumerate(("requeue", "failure")):
+        (run_dir / f"attempt-{number}").mkdir(exist_ok=True)
+        record = {
+            "attempt": number, "started": at(60 + 100 * number).isoformat(),
+            "ended": at(120 + 100 * number).isoformat(),
+            "ended_by": ended_by, "step": 30, "cause": "rank 3 raised ValueError" if number else None,
+        }  # fmt: skip
+        (run_dir / f"attempt-{number}" / "attempt.json").write_text(json.dumps(record))
+    text = render_status(see(run_dir), now=at(200))
+    assert "waited 1 min 0 s, ran 1 min 0 s, saved step 30, ended by requeue\n" in text
+    assert "waited 40 s, ran 1 min 0 s, saved step 30, ended by failure: rank 3 raised ValueError" in text
+
+
+@pytest.mark.parametrize(("name", "value"), [("NO_COLOR", "1"), ("TERM", "dumb")])
+def test_person_may_do_without_colours(name: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Colours go to terminals that know them, of people who want them."""
+    terminal = io.StringIO()
+    monkeypatch.setattr(terminal, "isatty", lambda: True)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    assert wants_colour(terminal)
+    assert not wants_colour(io.StringIO())
+    monkeypatch.setenv(name, value)
+    assert not wants_colour(terminal)

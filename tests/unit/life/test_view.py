@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -194,3 +195,28 @@ def test_run_between_its_attempts_tells_what_ended_the_last() -> None:
     report = make_report("PREEMPTED", 75, ended_by="preempted")
     view = look(report=report, attempts=(0,), word=says("PENDING", reason="BeginTime"))
     assert view.reason == "waiting: BeginTime; attempt 0 ended by preempted"
+
+
+def test_job_that_failed_after_all_workers_ended_well_has_failed() -> None:
+    """Srun may fail although every agent ended with 0; then the run is no success, and says whose word that is."""
+    view = look(report=make_report(), attempts=(0,), word=says("FAILED", taken=190))
+    assert view.report is not None
+    assert (view.state, view.report.exit_code, view.is_contested) == ("FAILED", 1, True)
+    assert view.reason.startswith("Slurm says that the job failed, although all workers ended well")
+
+
+def test_shell_around_a_run_may_fail() -> None:
+    """Of a step or of tasks of srun the job is somebody else's: its failure is not the run's."""
+    view = look(report=make_report(), attempts=(0,), word=says("FAILED", taken=190), mode="step")
+    assert (view.state, view.is_contested) == ("COMPLETED", False)
+
+
+def test_accounting_that_lags_is_not_believed() -> None:
+    """While the accounting still has the job as running, the queue's word on its end counts."""
+    word = dataclasses.replace(says("FAILED", taken=190), account=accounts("RUNNING").account)
+    assert look(report=make_report(), attempts=(0,), word=word).state == "FAILED"
+    word = dataclasses.replace(word, account=accounts("OUT_OF_MEMORY").account)
+    view = look(report=make_report(), attempts=(0,), word=word)
+    assert view.report is not None
+    assert (view.state, view.report.exit_code, view.report.failure_class) == ("OUT_OF_MEMORY", 137, "out_of_memory")
+    assert "one of them had started" in view.report.notes[-1]

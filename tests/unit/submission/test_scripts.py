@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from hpc_multinode.assets import PACKAGE, find_asset
-from hpc_multinode.config import Config, Mode
+from hpc_multinode.config import Config, Mode, RequeueMethod
 from hpc_multinode.planning import make_plan
 from hpc_multinode.submission.slurm import render_slurm
 from hpc_multinode.submission.standalone import render_standalone
@@ -52,6 +52,11 @@ CASES: dict[str, dict[str, Any]] = {
         "nodes": 2, "resources.gpus_per_node": 1, "cluster.container": "/i/my image.sif", "cluster.template": "modules",
         "cluster.vars": {"modules": ["cuda/12"]},
     },
+    "resubmit": {
+        "run_root": "/data/it's 50%a", "requeue.method": RequeueMethod.resubmit, "cluster.teardown": ["echo bye"],
+        "resources.sbatch": {"dependency": "afterok:12"},
+    },
+    "requeue-outside": {"requeue.enabled": True, "cluster.container": "/i/my image.sif"},
     "pyxis": {"cluster.container": "nvcr.io#nvidia/pytorch:24.10-py3", "cluster.template": "pyxis"},
     "standalone": {"nodes": 2, "name": "a b", "resources.time": "90"},
 }  # fmt: skip

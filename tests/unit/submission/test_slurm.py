@@ -21,7 +21,7 @@ from hpc_multinode.planning import make_plan
 from hpc_multinode.runs import RunFolder
 from hpc_multinode.slurm.commands import cancel_job, list_queue
 from hpc_multinode.submission.local import CONTROLLER_MODULE
-from hpc_multinode.submission.slurm import render_slurm, submit_slurm
+from hpc_multinode.submission.slurm import Withdrawn, render_slurm, submit_slurm
 from tests.unit.facts import make_facts
 
 if TYPE_CHECKING:
@@ -136,8 +136,8 @@ def test_resources_become_directives(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["signal", "wckey", "output", "error", "open-mode"])
 def test_an_option_of_the_person_is_in_the_text(tmp_path: Path, name: str) -> None:
     """What is given in ``resources.sbatch`` is never dropped."""
-    plan = _plan(tmp_path, resources__sbatch={name: "x@60"})
-    assert _directives(render_slurm(plan))[name] == "x@60"
+    plan = _plan(tmp_path, resources__sbatch={name: "USR2@60"})
+    assert _directives(render_slurm(plan))[name] == "USR2@60"
 
 
 @pytest.mark.parametrize("name", [*HOSTILE, "a\\b", "100%j"])
@@ -288,6 +288,32 @@ def test_warnings_of_sbatch_are_shown(tmp_path: Path, fake_sbatch: Any, capfd: p
     fake_sbatch(err="sbatch: lua: Submitted batch job 1\n")
     assert _submit(_plan(tmp_path)) == "4711"
     assert capfd.readouterr() == ("", "sbatch: lua: Submitted batch job 1\n")
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_ctrl_c_while_sbatch_is_at_work_leaves_nothing(
+    tmp_path: Path,
+    fake_sbatch: Any,
+    capfd: pytest.CaptureFixture[str],
+    is_there: bool,  # noqa: FBT001
+) -> None:
+    """A job that got in is cancelled and keeps its folder; where there is none, no folder is left."""
+    fake_sbatch()
+    plan = _plan(tmp_path)
+    (tmp_path / "bin/sbatch").write_text("#!/bin/sh\nkill -INT $PPID\nsleep 5\n")
+    for command, text in {
+        "squeue": f"echo '7 /x.sh'; echo \"12 {plan.run_dir}/submission.sh\"" if is_there else "",
+        "scancel": f"echo $@ > {tmp_path}/cancelled",
+    }.items():
+        (tmp_path / "bin" / command).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / "bin" / command).chmod(0o755)
+    with pytest.raises(Withdrawn) as caught:
+        _submit(plan)
+    assert caught.value.job_id == ("12" if is_there else None)
+    assert Path(plan.run_dir).exists() is is_there
+    said = "job 12 was submitted, and is cancelled" if is_there else "no job was submitted"
+    assert capfd.readouterr().err == f"interrupted: {said}\n"
+    assert (tmp_path / "cancelled").exists() is is_there
 
 
 @pytest.mark.parametrize("out", ["", "hello\n", "job 4711 maybe\n"])
