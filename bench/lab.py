@@ -36,6 +36,10 @@ class BenchError(Exception):
     """A contestant did not do what was to be measured; the text says what it did."""
 
 
+# What a contestant may do to the bench; the others go on.
+FAILURES = (BenchError, ClusterError, OSError, subprocess.SubprocessError, ValueError, KeyError)
+
+
 @dataclass(slots=True, kw_only=True)
 class Lab:
     """The place and the record of one part.
@@ -202,7 +206,7 @@ class Lab:
                     continue
                 try:
                     measured[who] = measure()
-                except (BenchError, ClusterError, OSError, subprocess.SubprocessError, ValueError, KeyError) as error:
+                except FAILURES as error:
                     failed[who] += 1
                     self.fail(f"{who}, round {number + 1}", error)
             rounds.append(measured)
