@@ -38,7 +38,10 @@ PARTS = {
     "coordinator": "how joining, failing and memory grow to 4,000 agents",
     "growth": "how plans, node lists, sweeps and logs grow",
     "running": "what the launcher costs while the work runs",
+    "soak": "a run that is interrupted again and again, beside one that is not; only where it is asked for",
 }
+# Without words all but the one that takes as long as all others together.
+DEFAULT = tuple(name for name in PARTS if name != "soak")
 
 
 def main(argv: Sequence[str]) -> int:
@@ -60,7 +63,7 @@ def main(argv: Sequence[str]) -> int:
     machine = describe_machine()
     parts: dict[str, PartResult] = {}
     try:
-        for name in options.parts or PARTS:
+        for name in options.parts or DEFAULT:
             parts[name] = run_part(name, repeats=options.repeats)
     finally:
         if parts:
@@ -75,7 +78,7 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
         description=f"{__doc__}\n\nparts:\n{listed}",
         formatter_class=argparse.RawTextHelpFormatter,
     )
-    parser.add_argument("parts", nargs="*", metavar="PART", help="which parts (default: all)")
+    parser.add_argument("parts", nargs="*", metavar="PART", help="which parts (default: all but soak)")
     parser.add_argument("--repeats", type=int, default=5, metavar="N", help="rounds of each part (default: 5)")
     parser.add_argument(
         "--compare", nargs="*", metavar="FILE", help="compare the ratios of two results (default: the two newest)"

@@ -36,6 +36,10 @@ class BenchError(Exception):
     """A contestant did not do what was to be measured; the text says what it did."""
 
 
+# What a contestant may do to the bench; the others go on.
+FAILURES = (BenchError, ClusterError, OSError, subprocess.SubprocessError, ValueError, KeyError)
+
+
 @dataclass(slots=True, kw_only=True)
 class Lab:
     """The place and the record of one part.
@@ -195,12 +199,14 @@ class Lab:
         rounds: list[dict[str, Values]] = []
         for number in range(self.repeats):
             measured: dict[str, Values] = {}
-            for who, measure in contestants.items():
+            # Each round begins with another one, so that nobody always comes after the same neighbour.
+            first = number * len(contestants) // self.repeats
+            for who, measure in [*contestants.items()][first:] + [*contestants.items()][:first]:
                 if failed[who] >= _MAX_FAILURES:
                     continue
                 try:
                     measured[who] = measure()
-                except (BenchError, ClusterError, OSError, subprocess.SubprocessError, ValueError, KeyError) as error:
+                except FAILURES as error:
                     failed[who] += 1
                     self.fail(f"{who}, round {number + 1}", error)
             rounds.append(measured)

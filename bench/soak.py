@@ -1,4 +1,4 @@
-"""Interrupts a run again and again at random moments, beside one that nobody interrupts: ``python -m bench.soak``.
+"""A run that is interrupted again and again at random moments, beside one that nobody interrupts.
 
 Preemption, time limit, a lost node and ``scontrol requeue`` on the real cluster of the tests. The weights at the end
 have to be the same to the bit, and no step that was saved may be done twice.
@@ -6,7 +6,6 @@ have to be the same to the bit, and no step that was saved may be done twice.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
 import random
@@ -17,10 +16,13 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bench.figures import Figure
 from tests.slurm_cluster import ClusterError, ClusterSettings, SlurmCluster
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from bench.lab import Lab
 
 _EXAMPLE = Path(__file__).parents[1] / "examples/resumable.py"
 # Steps that the run takes; with the pause an uninterrupted run lasts about a minute for each 200 of them.
@@ -29,21 +31,27 @@ _STEPS_PER_EPOCH = 28
 KINDS = ("preemption", "time limit", "lost node", "requeue")
 
 
-def main() -> None:
-    """Start a cluster, interrupt a run on it, and print what became of it."""
-    parser = argparse.ArgumentParser(prog="python -m bench.soak", description=main.__doc__)
-    parser.add_argument("--interruptions", type=int, default=20, help="how often (default: 20, about 10 minutes)")
-    parser.add_argument("--seed", type=int, default=0, help="of the moments and their order")
-    options = parser.parse_args()
+# For each round that the bench is asked for.
+_INTERRUPTIONS = 4
+
+
+def measure(lab: Lab) -> None:
+    """Interrupt a run some times for each round, in an order that is the same each time."""
     with tempfile.TemporaryDirectory(prefix="hpc-soak-", ignore_cleanup_errors=True) as root:
         cluster = SlurmCluster(ClusterSettings(root=Path(root) / "cluster", nodes=3, with_dbd=False))
         cluster.up()
         try:
-            found = run(cluster, interruptions=options.interruptions, seed=options.seed)
+            seen = run(cluster, interruptions=_INTERRUPTIONS * lab.repeats, seed=0)
         finally:
             cluster.down()
-    for name, value in found.items():
-        print(f"{name}: {value}")
+    lab.note(f"{seen['what']}: ended by {seen['ended by']}")
+    for name, most, least in (
+        ("attempts", None, None),
+        ("same to the bit", None, 1.0),
+        ("saved steps done twice", 0.0, None),
+        ("steps lost", None, None),
+    ):
+        lab.add(Figure(what=name, unit="", values=(float(seen[name]),), most=most, least=least))
 
 
 def run(
@@ -173,7 +181,3 @@ def _wait(is_there: Callable[[], bool], *, what: str, timeout_s: float = 180.0) 
         if time.monotonic() > until:
             raise TimeoutError(f"{what} did not come in {timeout_s:.0f} s")
         time.sleep(0.2)
-
-
-if __name__ == "__main__":
-    main()

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from bench.contestants import NUM_NODES, make_ours, make_srun, make_torchrun
 from bench.figures import Figure, make_ratio
-from bench.lab import BenchError, Values, pick, pick_both
+from bench.lab import FAILURES, Values, pick, pick_both
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -112,7 +111,7 @@ def _run_round(lab: Lab, title: str) -> dict[str, Values]:
 def _attempt(lab: Lab, who: str, act: Callable[[], _Seen]) -> _Seen | None:
     try:
         return act()
-    except (BenchError, OSError, subprocess.SubprocessError, ValueError, KeyError) as error:
+    except FAILURES as error:
         lab.fail(who, error)
         return None
 
