@@ -24,6 +24,8 @@ _ENDED_BY = {"COMPLETED": "success", "CANCELLED": "cancelled", "NODE_FAIL": "los
 STAY_S = 300.0
 # So many attempts in a row without anything new are enough.
 _MAX_IDLE = 2
+# The phase in which the works of an attempt begin.
+_BEGUN = "process_group"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +102,8 @@ def judge_ending(
         failure_class=ended_by,
         ended_by=ended_by,
     )
-    return _consider_requeue(plan, without, kind=kind, step=last.step, history=history)
+    attempts = [*history, {"step": last.step, "phases": last.phases}]
+    return _consider_requeue(plan, without, kind=kind, attempts=attempts)
 
 
 def _judge_own_end(cause: Outcome | None) -> Ending:
@@ -118,21 +121,22 @@ def _judge_own_end(cause: Outcome | None) -> Ending:
 
 
 def _consider_requeue(
-    plan: LaunchPlan, without: Ending, *, kind: EndKind, step: int | None, history: Sequence[Mapping[str, Any]]
+    plan: LaunchPlan, without: Ending, *, kind: EndKind, attempts: Sequence[Mapping[str, Any]]
 ) -> Ending:
     """Return the ending with a requeue where one is wanted and makes sense, else the one without."""
     # Slurm's own habit: preempted jobs come back unless that is forbidden, those at their limit only if asked for.
     is_wanted = plan.requeues is True or (plan.requeues is None and kind is EndKind.preempted)
     if plan.mode != "slurm" or not is_wanted:
         return without
-    num_requeues = sum(bool(attempt.get("requeued")) for attempt in history)
+    num_requeues = sum(bool(attempt.get("requeued")) for attempt in attempts)
+    # One that was over before its works began has burnt nothing, and could save nothing.
+    steps = [attempt.get("step") for attempt in attempts if _BEGUN in attempt.get("phases", {})]
     refusal = None
     if num_requeues >= plan.max_requeues:
         refusal = f"not requeued: requeue.max={plan.max_requeues} is used up"
-    elif _is_idle([*(attempt.get("step") for attempt in history), step]):
-        refusal = f"not requeued: {_MAX_IDLE} attempts in a row have saved nothing new; the last step saved is " + str(
-            max(attempt["step"] for attempt in [*history, {"step": step}] if attempt.get("step") is not None)
-        )
+    elif _is_idle(steps):
+        best = max(step for step in steps if step is not None)
+        refusal = f"not requeued: {_MAX_IDLE} attempts in a row have saved nothing new; the last step saved is {best}"
     if refusal is not None:
         return replace(without, notes=(refusal,))
     ended_by = "preempted" if kind is EndKind.preempted else "requeue"

@@ -143,11 +143,18 @@ def test_a_run_that_gets_nowhere_ends(
     *, plan: LaunchPlan, steps: list[int | None], step: int | None, is_requeued: bool
 ) -> None:
     """Two attempts in a row that have saved nothing new are enough."""
-    history = [{"requeued": False, "step": one} for one in steps]
-    ending = judge(plan, kind="preempted", history=history, step=step)
+    begun = {"phases": {"process_group": 1.0}}
+    history = [{"requeued": False, "step": one, **begun} for one in steps]
+    ending = judge(plan, kind="preempted", history=history, step=step, **begun)
     assert ending.wants_requeue == is_requeued
     if not is_requeued:
         assert "2 attempts in a row have saved nothing new; the last step saved is 5" in ending.notes[0]
+
+
+def test_attempts_that_were_over_before_they_began_are_not_idle(plan: LaunchPlan) -> None:
+    """They could save nothing; ``requeue.max`` bounds them."""
+    history = [{"step": 5, "phases": {"process_group": 1.0}}, *[{"step": None, "phases": {"joined": 0.1}}] * 4]
+    assert judge(plan, kind="preempted", history=history, phases={"joined": 0.1}).wants_requeue
 
 
 @pytest.mark.parametrize(
