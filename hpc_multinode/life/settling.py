@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from hpc_multinode.errors import EXIT_FAILED
 from hpc_multinode.life.files import read_tail
-from hpc_multinode.life.view import CLASSES, RunView
+from hpc_multinode.life.view import CLASSES, RunView, name_end
 from hpc_multinode.records import time_attempts
 from hpc_multinode.report import Outcome, Report
 from hpc_multinode.runs import REPORT, RunFolder
@@ -137,13 +137,12 @@ def _make_attempts(view: RunView, state: str) -> tuple[dict[str, Any], ...]:
     started = view.files.started or (job.started if job is not None else None)
     ended = account.ended if account is not None else job.ends if job is not None else None
     ended = ended or _last_change(view.entry.path).astimezone()
-    ends = {"lost_node": "lost_node", "time_limit": "time_limit", "preempted": "preempted", "cancelled": "cancelled"}
     record: dict[str, Any] = {
         "attempt": number,
         "started": started.isoformat(timespec="milliseconds") if started is not None else None,
         "ended": ended.isoformat(timespec="milliseconds"),
         "nodes": [],
-        "ended_by": "success" if state == "COMPLETED" else ends.get(CLASSES.get(state, ""), "failure"),
+        "ended_by": name_end(state),
         "phases": {},
     }
     return (*before, record)

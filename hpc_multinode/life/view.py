@@ -184,16 +184,32 @@ def merge_word(report: Report, word: SlurmWord, *, is_own_job: bool) -> Report:
     if word.account is not None and word.account.state in FINAL:  # it may lag behind the queue
         state = word.account.state
     if state == "OUT_OF_MEMORY" and report.state != state:
-        code = report.exit_code or 137
-        notes = report.notes if report.root_cause is not None else (*report.notes, _MEMORY_NOTE)
-        return replace(report, state=state, failure_class="out_of_memory", exit_code=code, notes=notes)
+        code = 137 if report.exit_code == 0 or _FAILED_NOTE in report.notes else report.exit_code
+        notes = tuple(note for note in report.notes if note != _FAILED_NOTE)
+        notes = notes if report.root_cause is not None else (*notes, _MEMORY_NOTE)
+        return _end_otherwise(replace(report, failure_class="out_of_memory", exit_code=code, notes=notes), state)
     if is_own_job and state == "FAILED" and report.state == "COMPLETED":
-        return replace(report, state=state, exit_code=EXIT_FAILED, notes=(*report.notes, _FAILED_NOTE))
+        return _end_otherwise(replace(report, exit_code=EXIT_FAILED, notes=(*report.notes, _FAILED_NOTE)), state)
     if state in ("TIMEOUT", "DEADLINE", "NODE_FAIL", "PREEMPTED") and report.state == "CANCELLED":
-        return replace(report, state=state, failure_class=CLASSES[state])
+        return _end_otherwise(replace(report, failure_class=CLASSES[state]), state)
     if state == "CANCELLED" and report.exit_code == EXIT_REQUEUED:  # while it waited for its next attempt
         return replace(report, state=state, failure_class=CLASSES[state], exit_code=make_cancel_code("SIGTERM"))
     return report
+
+
+def name_end(state: str) -> str:
+    """Return the word of ``ended_by`` for a state that an attempt ended in."""
+    if state == "COMPLETED":
+        return "success"
+    word = CLASSES.get(state, "failure")
+    return "failure" if word == "out_of_memory" else word
+
+
+def _end_otherwise(report: Report, state: str) -> Report:
+    """Let a report, and the last attempt in it, have ended otherwise than our agents could know."""
+    *before, last = report.attempts or ({},)
+    attempts = (*before, {**last, "ended_by": name_end(state)}) if last else ()
+    return replace(report, state=state, attempts=attempts)
 
 
 CLASSES = {

@@ -227,3 +227,20 @@ def test_accounting_that_lags_is_not_believed() -> None:
     assert view.report is not None
     assert (view.state, view.report.exit_code, view.report.failure_class) == ("OUT_OF_MEMORY", 137, "out_of_memory")
     assert "one of them had started" in view.report.notes[-1]
+    assert view.attempts[-1]["ended_by"] == "failure"
+
+
+def test_reason_that_comes_later_takes_the_place_of_the_first() -> None:
+    """A run that was called failed, and of which the accounting then says why, has one note and the code of that."""
+    first = look(report=make_report(), attempts=(0,), word=says("FAILED", taken=190)).report
+    assert first is not None
+    last = look(report=first, attempts=(0,), word=accounts("OUT_OF_MEMORY")).report
+    assert last is not None
+    assert (last.exit_code, len(last.notes)) == (137, 1)
+
+
+@pytest.mark.parametrize(("state", "ended_by"), [("TIMEOUT", "time_limit"), ("NODE_FAIL", "lost_node")])
+def test_last_attempt_ends_as_slurm_says(state: str, ended_by: str) -> None:
+    """What our agents took for a cancel was a time limit, or a node that was lost."""
+    report = make_report("CANCELLED", 143, ended_by="cancelled")
+    assert look(report=report, attempts=(0,), word=accounts(state)).attempts[-1]["ended_by"] == ended_by
