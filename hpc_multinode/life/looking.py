@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from hpc_multinode.life.files import read_files
 from hpc_multinode.life.queue import FIRST_S, Queue, make_interval
 from hpc_multinode.life.settling import can_settle, rewrite, settle
-from hpc_multinode.life.view import RunView, SlurmWord, explain, judge, merge_word
+from hpc_multinode.life.view import RunView, SlurmWord, explain, is_own_job, judge, merge_word
 from hpc_multinode.registry import Entry, follow_job, is_alive
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def settle_later_word(view: RunView, *, queue: Queue) -> RunView:
 
 def _take_later_word(view: RunView, word: SlurmWord) -> RunView:
     before = view.files.report or view.report
-    report = before if before is None else merge_word(before, word, is_own_job=view.entry.mode == "slurm")
+    report = before if before is None else merge_word(before, word, is_own=is_own_job(view.entry, before))
     if report is None:
         return view
     if report != view.files.report:

@@ -155,7 +155,7 @@ def judge(entry: Entry, files: RunFiles, word: SlurmWord, *, is_alive: bool | No
     """
     report = files.report
     if report is not None and not _is_passing(report, entry, files, word, is_alive=is_alive, now=now):
-        report = merge_word(report, word, is_own_job=entry.mode == "slurm")
+        report = merge_word(report, word, is_own=is_own_job(entry, report))
         view = RunView(
             entry=entry, files=files, word=word, state=report.state, is_over=True, report=report, reason=explain(report)
         )
@@ -172,13 +172,18 @@ def judge(entry: Entry, files: RunFiles, word: SlurmWord, *, is_alive: bool | No
     return _time(view, now=now)
 
 
-def merge_word(report: Report, word: SlurmWord, *, is_own_job: bool) -> Report:
+def is_own_job(entry: Entry, report: Report) -> bool:
+    """Say whether Slurm's job is the run of which a report tells: not a shell around it, and not its job before."""
+    return entry.mode == "slurm" and report.job_id in (None, entry.job_id)
+
+
+def merge_word(report: Report, word: SlurmWord, *, is_own: bool) -> Report:
     """Let Slurm's later word stand where it knows better why a run ended.
 
     Args:
         report: Ours.
         word: Slurm's.
-        is_own_job: The job is the run, and not a shell or script around it.
+        is_own: As of ``is_own_job``.
     """
     state = word.job.state if word.job is not None else UNKNOWN
     if word.account is not None and word.account.state in FINAL:  # it may lag behind the queue
@@ -188,7 +193,7 @@ def merge_word(report: Report, word: SlurmWord, *, is_own_job: bool) -> Report:
         notes = tuple(note for note in report.notes if note != _FAILED_NOTE)
         notes = notes if report.root_cause is not None else (*notes, _MEMORY_NOTE)
         return _end_otherwise(replace(report, failure_class="out_of_memory", exit_code=code, notes=notes), state)
-    if is_own_job and state == "FAILED" and report.state == "COMPLETED":
+    if is_own and state == "FAILED" and report.state == "COMPLETED":
         return _end_otherwise(replace(report, exit_code=EXIT_FAILED, notes=(*report.notes, _FAILED_NOTE)), state)
     if state in ("TIMEOUT", "DEADLINE", "NODE_FAIL", "PREEMPTED") and report.state == "CANCELLED":
         return _end_otherwise(replace(report, failure_class=CLASSES[state]), state)

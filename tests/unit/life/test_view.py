@@ -77,6 +77,12 @@ def test_accounting_tells_the_end_of_a_job_that_left_the_queue() -> None:
     assert look(word=accounts("CANCELLED")).is_over
 
 
+def test_end_of_an_earlier_job_does_not_count() -> None:
+    """A run that went on in a new job, whose id shows late here, is not what its first job ended as."""
+    view = look(report=make_report(job_id="4712"), attempts=(0,), word=says("FAILED", taken=190))
+    assert (view.state, view.is_contested) == ("COMPLETED", False)
+
+
 def test_accounting_that_lags_ends_nothing() -> None:
     """A row that still says RUNNING after the job left the queue is no end."""
     assert not look(word=accounts("RUNNING"), attempts=(0,)).is_over
