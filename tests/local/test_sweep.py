@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 WORK = """
 import sys, time
 
-def run(word, code=0, seconds=0):
-    print("begins", word, flush=True)
+def run(word, global_rank, code=0, seconds=0):
+    print("begins", word, global_rank, flush=True)
     time.sleep(seconds)
     if code:
         sys.exit(code)
@@ -48,10 +48,10 @@ def test_points_run_one_after_the_other(sweep: Callable[..., Ended]) -> None:
         for heading, text in zip(points[::2], points[1::2], strict=True)
     }
     assert told == {
-        "point 0 (1 of 4): work.kwargs.word=a nodes=1": ["[0] begins a"],
-        "point 1 (2 of 4): work.kwargs.word=a nodes=2": ["[0] begins a", "[1] begins a"],
-        "point 2 (3 of 4): work.kwargs.word=b nodes=1": ["[0] begins b"],
-        "point 3 (4 of 4): work.kwargs.word=b nodes=2": ["[0] begins b", "[1] begins b"],
+        "point 0 (1 of 4): work.kwargs.word=a nodes=1": ["[0] begins a 0"],
+        "point 1 (2 of 4): work.kwargs.word=a nodes=2": ["[0] begins a 0", "[1] begins a 1"],
+        "point 2 (3 of 4): work.kwargs.word=b nodes=1": ["[0] begins b 0"],
+        "point 3 (4 of 4): work.kwargs.word=b nodes=2": ["[0] begins b 0", "[1] begins b 1"],
     }
     assert ended.out.endswith("\nsweep: 4 of 4 points succeeded\n")
     reports = [json.loads((ended.run_dir / f"{number}/report.json").read_text()) for number in range(4)]
