@@ -55,7 +55,14 @@ def measure(lab: Lab) -> None:
 
 
 def run(
-    cluster: SlurmCluster, *, interruptions: int, seed: int, kinds: tuple[str, ...] = KINDS, epochs: int | None = None
+    cluster: SlurmCluster,
+    *,
+    interruptions: int,
+    seed: int,
+    kinds: tuple[str, ...] = KINDS,
+    epochs: int | None = None,
+    pause_s: float = _PAUSE_S,
+    within_s: float = 8.0,
 ) -> dict[str, Any]:
     """Interrupt a run, and return what became of it.
 
@@ -65,6 +72,8 @@ def run(
         seed: Of the moments and their order.
         kinds: What may happen to it, of ``KINDS``.
         epochs: Length of the training; None chooses one that outlasts the interruptions.
+        pause_s: Of each step, in seconds.
+        within_s: How long after an attempt's first step it is interrupted at the latest, in seconds.
     """
     chance = random.Random(seed)  # noqa: S311 - to be repeated, not to be guessed
     epochs = epochs or max(4, interruptions * 2)
@@ -72,9 +81,12 @@ def run(
     cluster.wait_for_job(whole.job_id, "COMPLETED", timeout_s=300)
     limit = ("resources.time=1", "stop.warn_s=40", "stop.grace_s=10") if "time limit" in kinds else ()
     soaked = _submit(
-        cluster, "soaked", epochs=epochs, pause_s=_PAUSE_S, more=("requeue.enabled=true", "requeue.max=1000", *limit)
+        cluster, "soaked", epochs=epochs, pause_s=pause_s, more=("requeue.enabled=true", "requeue.max=1000", *limit)
     )
-    done = [_interrupt(cluster, soaked, chance, kinds) for _ in range(interruptions)]
+    rounds = -(-interruptions // len(kinds))
+    done = [kind for _ in range(rounds) for kind in chance.sample(kinds, len(kinds))][:interruptions]
+    for kind in done:
+        _interrupt(cluster, soaked, kind, chance=chance, within_s=within_s)
     if limit:  # what is left has to be done without another limit
         cluster.scontrol("update", f"JobId={soaked.job_id}", "TimeLimit=60")
     _wait(lambda: soaked.report.get("state") == "COMPLETED", what="the end of the run", timeout_s=1200)
@@ -149,12 +161,11 @@ def _submit(cluster: SlurmCluster, name: str, *, epochs: int, pause_s: float, mo
     return _Run(folder, job_id)
 
 
-def _interrupt(cluster: SlurmCluster, run: _Run, chance: random.Random, kinds: tuple[str, ...]) -> str:
+def _interrupt(cluster: SlurmCluster, run: _Run, kind: str, *, chance: random.Random, within_s: float) -> None:
     """Let something happen to the attempt that runs, and wait until the next one has begun."""
     _wait(lambda: run.num_attempts >= 1 and "step" in run.logs[-1], what="a step")
     before = run.num_attempts
-    kind = chance.choice(kinds)
-    time.sleep(chance.uniform(0.0, 8.0))
+    time.sleep(chance.uniform(0.0, within_s))
     if kind == "preemption":
         urgent = cluster.submit_urgent("sleep 1", "-N2", "-w", ",".join(cluster.node_names[:2]))
         cluster.wait_for_job(urgent, "COMPLETED", timeout_s=120)
@@ -172,7 +183,6 @@ def _interrupt(cluster: SlurmCluster, run: _Run, chance: random.Random, kinds: t
     _wait(
         lambda: run.num_attempts > before and "step" in run.logs[-1], what=f"a step after attempt {before} met {kind}"
     )
-    return kind
 
 
 def _wait(is_there: Callable[[], bool], *, what: str, timeout_s: float = 180.0) -> None:

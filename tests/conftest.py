@@ -48,13 +48,23 @@ class Ended:
         return loaded
 
     def lines(self, rank: int) -> list[str]:
-        """The lines that one rank printed, as the terminal showed them."""
-        return re.findall(rf"^\[{rank}\] (.*)$", self.out, re.MULTILINE)
+        """The lines that one rank printed, as the terminal showed them, also those that it shared with others."""
+        return [text for ranks, text in self._told() if rank in ranks]
 
     def ranks(self) -> dict[int, Any]:
         """What each rank printed as JSON on a line of its own."""
-        found = re.findall(r"^\[(\d+)\] (\{.*\})$", self.out, re.MULTILINE)
-        return {int(rank): json.loads(text) for rank, text in found}
+        return {rank: json.loads(text) for ranks, text in self._told() if text[:1] == "{" for rank in ranks}
+
+    def _told(self) -> list[tuple[set[int], str]]:
+        """Return each line of workers with the ranks before it, such as ``[0,2-3]``."""
+        found = re.findall(r"^\[([\d,-]+)\] (.*)$", self.out, re.MULTILINE)
+        return [(expand_ranks(ranks), text) for ranks, text in found]
+
+
+def expand_ranks(text: str) -> set[int]:
+    """Return the ranks of ``0,2-3``."""
+    ends = [part.split("-") for part in text.split(",")]
+    return {rank for end in ends for rank in range(int(end[0]), int(end[-1]) + 1)}
 
 
 @dataclass(slots=True)
