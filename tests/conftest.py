@@ -25,6 +25,13 @@ PLAIN_CONFIG = TESTS / "data" / "config"
 PROGRAMS = TESTS / "data" / "programs"
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep what shares fixtures in one process: a module, and all that runs on the one cluster."""
+    for item in items:
+        group = "slurm" if TESTS / "slurm" in item.path.parents else str(item.path)
+        item.add_marker(pytest.mark.xdist_group(group))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
     """A launcher that has ended: what it printed, its exit code, and the run folder if there is one."""

@@ -18,5 +18,6 @@ fi
 "$venv/bin/ruff" check .
 "$venv/bin/ruff" format --check .
 "$venv/bin/mypy"
-# -x: the first failure ends it. pytest's closing line is the last one printed.
-exec "$venv/bin/python" -m pytest -x "$@"
+# -x: the first failure ends it. Two processes: while one waits for Slurm, the other computes. pytest's closing line is
+# the last one printed.
+exec "$venv/bin/python" -m pytest -x -n 2 --dist loadgroup "$@"
