@@ -13,7 +13,7 @@ from hpc_multinode.preparation import prepare_plan
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hpc_multinode.cli.main import CommandLine
+    from hpc_multinode.cli.command_line import CommandLine
     from hpc_multinode.config import Config
     from hpc_multinode.context import NodeContext
     from hpc_multinode.plan import LaunchPlan

@@ -16,7 +16,7 @@ from hpc_multinode.preparation import decide_mode, see_devices
 from hpc_multinode.slurm.environment import parse_node_context
 
 if TYPE_CHECKING:
-    from hpc_multinode.cli.main import CommandLine
+    from hpc_multinode.cli.command_line import CommandLine
     from hpc_multinode.context import NodeContext
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import argparse
     from pathlib import Path
 
-    from hpc_multinode.cli.main import CommandLine
+    from hpc_multinode.cli.command_line import CommandLine
     from hpc_multinode.life.view import RunView
     from hpc_multinode.registry import Entry
 

@@ -19,7 +19,7 @@ from hpc_multinode.submission.slurm import render_slurm
 from hpc_multinode.templates import read_pieces
 
 if TYPE_CHECKING:
-    from hpc_multinode.cli.main import CommandLine
+    from hpc_multinode.cli.command_line import CommandLine
     from hpc_multinode.plan import LaunchPlan
 
 

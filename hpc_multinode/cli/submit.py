@@ -13,7 +13,7 @@ from hpc_multinode.preparation import decide_mode
 from hpc_multinode.slurm.environment import is_plain_step
 
 if TYPE_CHECKING:
-    from hpc_multinode.cli.main import CommandLine
+    from hpc_multinode.cli.command_line import CommandLine
     from hpc_multinode.plan import LaunchPlan
     from hpc_multinode.runs import RunFolder
 
