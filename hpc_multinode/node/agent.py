@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from hpc_multinode.errors import EXIT_FAILED, MultiNodeError
 from hpc_multinode.node.affinity import find_near_cpus, find_own_cpus, share_cpus
-from hpc_multinode.node.environment import make_node_env, make_worker_env
+from hpc_multinode.node.environment import make_worker_env
 from hpc_multinode.node.heartbeat import Heartbeat, make_silence
 from hpc_multinode.node.host import Host
 from hpc_multinode.node.journal import Journal, read_tail
@@ -23,7 +23,6 @@ from hpc_multinode.node.link import Link, join_remote
 from hpc_multinode.node.local import LOOPBACK
 from hpc_multinode.node.memory import count_oom_kills
 from hpc_multinode.node.sampling import sample_node
-from hpc_multinode.node.scratch import replace_missing_tmpdir
 from hpc_multinode.node.spec import WorkerSpec
 from hpc_multinode.node.supervisor import Supervisor
 from hpc_multinode.node.surroundings import wait_for_launcher_end, wait_for_lost_sibling
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
 
     from hpc_multinode.context import NodeContext
+    from hpc_multinode.node.server import Server
     from hpc_multinode.plan import LaunchPlan
     from hpc_multinode.runs import RunFolder
 
@@ -62,9 +62,9 @@ class Agent:
         plan: The run.
         node: This node's place in it.
         secret: By which agents know each other.
+        server: The forkserver, or why this node can start no workers; it joins to say so, and the run ends with that.
         sends_plan: The other nodes get the plan with the start, since they have no run folder to read it from.
         joined: The link to the coordinator and its first message, where this node has joined already.
-        problem: Why this node can start no workers; it joins to say so, and the run ends with that.
     """
 
     def __init__(
@@ -74,11 +74,11 @@ class Agent:
         plan: LaunchPlan,
         node: NodeContext,
         secret: bytes,
+        server: Server | MultiNodeError,
         sends_plan: bool = False,
         joined: tuple[Link, dict[str, Any]] | None = None,
-        problem: MultiNodeError | None = None,
     ) -> None:
-        self._problem = problem
+        self._server = server
         self._joined = joined
         self._folder, self._plan, self._node, self._secret = folder, plan, node, secret
         self._began = time.monotonic()
@@ -157,23 +157,24 @@ class Agent:
         sources = [self._watch_launcher()]
         if self._host is not None:
             sources += self._host.watches()
-        if self._problem is None:
-            # First of all: while the framework is being imported, the nodes find each other.
-            env = make_node_env(os.environ, plan=self._plan, node=self._node)
-            for warning in replace_missing_tmpdir(env):
-                self._journal.tell(warning)
-            self._workers = await Workers.launch(self._plan, env=env)
-            sources.append(self._listen_to_workers(self._workers))
+        if isinstance(self._server, MultiNodeError):
+            self._fail(self._describe_problem(self._server))
         else:
-            self._fail(self._describe_problem(self._problem))
+            for warning in self._server.warnings:
+                self._journal.tell(warning)
+            self._workers = await Workers.open(self._server)
+            sources.append(self._listen_to_workers(self._workers))
         sources.append(self._join())
         if self._host is None:
             sources.append(self._watch_coordinator())
-        read_attempt = lambda: self._attempt if "joined" in self._phases and self._problem is None else None  # noqa: E731
-        sources.append(sample_node(self._folder, self._node, read_attempt=read_attempt))
+        sources.append(sample_node(self._folder, self._node, read_attempt=self._read_attempt))
         if self._plan.mode == "local" and self._node.num_nodes > 1:
             sources.append(self._watch_siblings())
         return sources
+
+    def _read_attempt(self) -> int | None:
+        """Return the attempt whose workers run here; None where there is none yet, or never will be."""
+        return self._attempt if "joined" in self._phases and self._workers is not None else None
 
     async def _handle_events(self) -> None:
         """Handle what happens, one event after the other, until the coordinator says that the run is done."""
@@ -326,7 +327,7 @@ class Agent:
             self._begin_again()
         self._note_phase("joined")
         self._attempt = event["attempt"]
-        if self._problem is not None:  # the run folder itself may be what is not there
+        if self._workers is None:  # the run folder itself may be what is not there
             return
         if self._host is None:  # which has opened it before
             self._journal.open(self._folder, self._attempt, self._node.node_rank)

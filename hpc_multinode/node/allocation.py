@@ -23,6 +23,7 @@ from hpc_multinode.logs import LogFollower
 from hpc_multinode.node.agent import Agent
 from hpc_multinode.node.hub import refuse
 from hpc_multinode.node.link import join_remote
+from hpc_multinode.node.server import start_server
 from hpc_multinode.person import find_login_name, find_state
 from hpc_multinode.plan import LaunchPlan
 from hpc_multinode.registry import register
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from hpc_multinode.context import NodeContext
+    from hpc_multinode.node.server import Server
 
 _SECRET_BYTES = 32
 _POLL_S = 0.05
@@ -72,7 +74,7 @@ def run_here(
         raise
     print(header, flush=True)  # noqa: T201
     began = time.monotonic()
-    agent = Agent(folder=folder, plan=plan, node=node, secret=secret, sends_plan=True)
+    agent = Agent(folder=folder, plan=plan, node=node, secret=secret, server=start_server(plan, node), sends_plan=True)
     code = asyncio.run(_show_while(agent, plan, node))
     report = Report.from_json((folder.path / REPORT).read_text())
     closing = render_report(report, duration_s=time.monotonic() - began, has_shown_logs=True)
@@ -90,15 +92,16 @@ async def _follow(node: NodeContext, secret: bytes) -> int:
         return 0
     plan = LaunchPlan.from_json(first["plan"])
     folder = RunFolder(path=Path(plan.run_dir), is_private=plan.is_private)
-    problem = None
+    server: Server | MultiNodeError
     try:
         node = _take_plan(node, plan)
         node = replace(node, devices=find_devices(os.environ, plan.gpus_per_node))
         wait_for(folder.path, timeout_s=plan.join_timeout_s)
+        server = start_server(plan, node)
     except MultiNodeError as error:
-        problem = error
-        print(f"error: {problem}", file=sys.stderr, flush=True)  # noqa: T201
-    agent = Agent(folder=folder, plan=plan, node=node, secret=secret, joined=(link, first), problem=problem)
+        server = error
+        print(f"error: {error}", file=sys.stderr, flush=True)  # noqa: T201
+    agent = Agent(folder=folder, plan=plan, node=node, secret=secret, server=server, joined=(link, first))
     return await _show_while(agent, plan, node)
 
 
