@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 from hpc_multinode.errors import EXIT_FAILED, MultiNodeError
 from hpc_multinode.node.affinity import find_near_cpus, find_own_cpus, share_cpus
-from hpc_multinode.node.environment import make_worker_env
 from hpc_multinode.node.heartbeat import Heartbeat, make_silence
 from hpc_multinode.node.host import Host
 from hpc_multinode.node.journal import Journal, read_tail
@@ -453,30 +452,19 @@ class Agent:
         return share_cpus(cpus, near if len(near) == node.local_world_size else nobody)
 
     def _make_spec(self, local_rank: int, start: dict[str, Any], *, cpus: tuple[int, ...]) -> WorkerSpec:
-        node, address, port = self._node, start["main_address"], start["main_port"]
-        return WorkerSpec(
-            node_rank=node.node_rank,
-            local_rank=local_rank,
-            global_rank=node.global_rank(local_rank),
-            num_nodes=node.num_nodes,
-            local_world_size=node.local_world_size,
-            main_address=address,
-            main_port=port,
+        place = self._node.make_worker(
+            local_rank,
+            main_address=start["main_address"],
+            main_port=start["main_port"],
             attempt=self._attempt,
-            devices=node.devices,
+            run_dir=self._plan.run_dir,
+        )
+        name = self._plan.name if self._node.job_id is None else f"job {self._node.job_id}"
+        return WorkerSpec(
+            place=place,
             cpus=cpus,
-            title=f"{self._plan.name if node.job_id is None else f'job {node.job_id}'} "
-            f"rank {node.global_rank(local_rank)}/{node.world_size}",
-            log=str(self._folder.rank_log(self._attempt, node.global_rank(local_rank))),
-            env=make_worker_env(
-                node=node,
-                run_id=self._plan.run_id,
-                local_rank=local_rank,
-                main_address=address,
-                main_port=port,
-                attempt=self._attempt,
-                max_restarts=self._plan.max_restarts,
-            ),
+            title=f"{name} rank {place.global_rank}/{place.world_size}",
+            log=str(self._folder.rank_log(self._attempt, place.global_rank)),
         )
 
     def _describe_problem(self, problem: MultiNodeError) -> Outcome:

@@ -128,9 +128,8 @@ def _take_plan(node: NodeContext, plan: LaunchPlan) -> NodeContext:
 
 async def _show_while(agent: Agent, plan: LaunchPlan, node: NodeContext) -> int:
     """Print this node's ranks' lines while the agent runs; a reader that is slow holds up nobody but the printing."""
-    first = node.node_rank * plan.local_world_size
     ended = threading.Event()
-    follower = LogFollower(Path(plan.run_dir), ranks=range(first, first + plan.local_world_size))
+    follower = LogFollower(Path(plan.run_dir), ranks=node.global_ranks)
 
     def follow() -> None:
         while not ended.wait(_POLL_S):

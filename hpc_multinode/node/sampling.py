@@ -87,7 +87,7 @@ class LogSizes:
     def __init__(self, folder: RunFolder, node: NodeContext, attempt: int) -> None:
         self.attempt = attempt
         self._notes = _Notes(folder, attempt, node, "sizes")
-        ranks = [node.global_rank(local_rank) for local_rank in range(node.local_world_size)]
+        ranks = node.global_ranks
         self._logs = {rank: folder.rank_log(attempt, rank) for rank in ranks}
         self._sizes = dict.fromkeys(self._logs, 0)
 
