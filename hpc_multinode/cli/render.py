@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING
 from hpc_multinode.cli.composing import make_plan_from, make_sweep_from
 from hpc_multinode.compose import find_config_dirs
 from hpc_multinode.errors import ConfigError
-from hpc_multinode.launching import warn_of_left_out
 from hpc_multinode.person import find_cwd
 from hpc_multinode.preparation import find_piece_folders
-from hpc_multinode.submission.slurm import render_slurm
+from hpc_multinode.submission.slurm import render_slurm, warn_of_left_out
 from hpc_multinode.templates import read_pieces
 
 if TYPE_CHECKING:
