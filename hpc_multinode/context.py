@@ -13,6 +13,23 @@ from typing import Any
 from hpc_multinode.stopping import report_progress, stop_requested
 
 
+def list_ranks(node_rank: int, local_world_size: int) -> range:
+    """Return the ranks in the world of a node's workers, by local rank."""
+    first = node_rank * local_world_size
+    return range(first, first + local_world_size)
+
+
+def describe_size(num_nodes: int, local_world_size: int) -> str:
+    """Say for people how many workers a run has."""
+    world_size = num_nodes * local_world_size
+    return f"{num_nodes} x {local_world_size} = {world_size} worker{'s' * (world_size != 1)}"
+
+
+def find_node(global_rank: int, local_world_size: int) -> int:
+    """Return the node of a worker."""
+    return global_rank // local_world_size
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeContext:
     """One node's place in the run.
@@ -58,8 +75,7 @@ class NodeContext:
     @property
     def global_ranks(self) -> range:
         """Ranks in the world of this node's workers, by local rank."""
-        first = self.node_rank * self.local_world_size
-        return range(first, first + self.local_world_size)
+        return list_ranks(self.node_rank, self.local_world_size)
 
     def make_worker(
         self, local_rank: int, *, main_address: str, main_port: int, attempt: int, run_dir: str

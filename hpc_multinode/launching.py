@@ -12,6 +12,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
+from hpc_multinode.context import describe_size
+from hpc_multinode.layout import show_agent_log, show_rank_logs
 from hpc_multinode.person import shorten
 from hpc_multinode.registry import register, register_job
 from hpc_multinode.runs import CODE, RunFolder
@@ -93,7 +95,7 @@ def start_in_background(plan: LaunchPlan, *, config_text: str, work_pickle: byte
 def render_header(plan: LaunchPlan) -> str:
     """Say in three lines what runs, where, and where its logs are."""
     run_dir = shorten(plan.run_dir)
-    logs = f"{run_dir}/attempt-0/rank*.log" if plan.mode != "debug" else "this terminal"
+    logs = show_rank_logs(run_dir, 0) if plan.mode != "debug" else "this terminal"
     return f"{describe_plan(plan)}\nrun:  {run_dir}\nlogs: {logs}"
 
 
@@ -101,7 +103,7 @@ def describe_plan(plan: LaunchPlan) -> str:
     """Say in one line what runs, and where."""
     work = shorten(_find_origin(plan)) if plan.work.file else plan.work.name or "work"
     name = f":{plan.work.name}" if plan.work.file and plan.work.name else ""
-    size = f"{plan.num_nodes} x {plan.local_world_size} = {plan.world_size} worker{'s' * (plan.world_size != 1)}"
+    size = describe_size(plan.num_nodes, plan.local_world_size)
     return f"{plan.strategy.name}: {work}{name} on {size}, {_WHERE[plan.mode]}, {_describe_gpus(plan)}"
 
 
@@ -174,7 +176,7 @@ def _launch_on_slurm(plan: LaunchPlan, config_text: str, out: TextIO) -> int:
     print(render_header(plan) + copied, file=out)
     print(
         f"submitted: job {entry.job_id}{f' on cluster {entry.cluster}' if entry.is_remote else ''}\n"
-        f"agents: {shorten(plan.run_dir)}/submitit/{entry.job_id}_0_log.out\n"
+        f"agents: {show_agent_log(shorten(plan.run_dir), str(entry.job_id))}\n"
         f"status: python -m hpc_multinode status {entry.job_id}\n"
         f"follow: python -m hpc_multinode logs -f {entry.job_id}\n"
         f"cancel: python -m hpc_multinode cancel {entry.job_id}",
