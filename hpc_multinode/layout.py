@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+REPORT = "report.json"
 _ATTEMPT = re.compile(r"attempt-([0-9]+)", re.ASCII)
 _RANK_LOG = re.compile(r"rank([0-9]+)\.log", re.ASCII)
 _NODE_FILE = re.compile(r"node([0-9]+)\.([a-z]+)", re.ASCII)

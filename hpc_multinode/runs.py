@@ -20,7 +20,6 @@ from hpc_multinode.errors import ConfigError
 from hpc_multinode.layout import find_attempts, name_attempt, name_events, name_node_file, name_rank_log, name_record
 from hpc_multinode.plan import LaunchPlan
 
-REPORT = "report.json"
 # What was given to sbatch.
 SCRIPT = "submission.sh"
 # The snapshot of the person's code, where one was asked for.
@@ -134,6 +133,11 @@ class RunFolder:
                 fix="run_root=FOLDER that you may write, or set HPC_MULTINODE_RUN_ROOT",
             ) from None
         return folder
+
+    @classmethod
+    def of(cls, path: Path) -> RunFolder:
+        """Return a run's folder that is there, as private as it was made."""
+        return cls(path=path, is_private=not path.stat().st_mode & 0o050)
 
     @classmethod
     def open(cls, path: Path) -> tuple[RunFolder, LaunchPlan]:

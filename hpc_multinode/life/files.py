@@ -13,7 +13,6 @@ from hpc_multinode.layout import find_attempts, name_attempt, name_events, name_
 from hpc_multinode.records import check_attempt, read_time
 from hpc_multinode.report import Outcome, Report
 from hpc_multinode.resubmission import REQUEST
-from hpc_multinode.runs import REPORT
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -67,7 +66,7 @@ def read_files(run_dir: Path) -> RunFiles:
 def read_report(run_dir: Path) -> Report | None:
     """Return the report, or None where there is none that can be read."""
     try:
-        return Report.from_json((run_dir / REPORT).read_text())
+        return Report.read(run_dir)
     except (OSError, ValueError, KeyError, TypeError):  # not there, or of a version that had no such fields
         return None
 

@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hpc_multinode.errors import MultiNodeError
+from hpc_multinode.layout import REPORT
 from hpc_multinode.node.local import parse_local_context
 from hpc_multinode.node.server import start_server
 from hpc_multinode.resubmission import REFUSED
-from hpc_multinode.runs import REPORT, RunFolder
+from hpc_multinode.runs import RunFolder
 from hpc_multinode.slurm.environment import find_devices, parse_job_id, parse_node_context
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def _be_agent(
     code = asyncio.run(Agent(folder=folder, plan=plan, node=node, secret=secret, server=server).run())
     if node.node_rank == 0 and (folder.path / REPORT).exists():
         # In a submitted run nobody watches: the agents' output is where people look for how it ended.
-        print(render_report(Report.from_json((folder.path / REPORT).read_text())), flush=True)  # noqa: T201
+        print(render_report(Report.read(folder.path)), flush=True)  # noqa: T201
     return code
 
 

@@ -28,7 +28,7 @@ from hpc_multinode.person import find_login_name, find_state
 from hpc_multinode.plan import LaunchPlan
 from hpc_multinode.registry import register
 from hpc_multinode.report import Report, render_report
-from hpc_multinode.runs import REPORT, RunFolder, wait_for
+from hpc_multinode.runs import RunFolder, wait_for
 from hpc_multinode.slurm.environment import find_devices, parse_cluster_name, parse_node_context
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def run_here(
     began = time.monotonic()
     agent = Agent(folder=folder, plan=plan, node=node, secret=secret, server=start_server(plan, node), sends_plan=True)
     code = asyncio.run(_show_while(agent, plan, node))
-    report = Report.from_json((folder.path / REPORT).read_text())
+    report = Report.read(folder.path)
     closing = render_report(report, duration_s=time.monotonic() - began, has_shown_logs=True)
     print(closing, flush=True)  # noqa: T201
     return code

@@ -17,7 +17,6 @@ from hpc_multinode.node.supervisor import Supervisor
 from hpc_multinode.node.verdict import compose_report
 from hpc_multinode.node.worker import run_worker
 from hpc_multinode.ports import find_free_port
-from hpc_multinode.runs import REPORT
 
 if TYPE_CHECKING:
     from hpc_multinode.context import NodeContext, WorkerContext
@@ -70,5 +69,5 @@ def _run(plan: LaunchPlan, folder: RunFolder, node: NodeContext, place: WorkerCo
         coordinator.fail(failure, now=0.0)
     ending = judge_ending(plan, coordinator, end=None, history=())
     report = compose_report(plan, node, coordinator, ending, began=[started])
-    folder.write(REPORT, report.to_json().encode())
+    report.write(folder)
     return report.exit_code
