@@ -14,12 +14,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hpc_multinode.errors import EXIT_FAILED, MultiNodeError
-from hpc_multinode.node.affinity import find_near_cpus, find_own_cpus, share_cpus
-from hpc_multinode.node.heartbeat import Heartbeat, make_silence
+from hpc_multinode.node.affinity import bind_cpus
 from hpc_multinode.node.host import Host
 from hpc_multinode.node.journal import Journal, read_tail
-from hpc_multinode.node.link import Link, join_remote
+from hpc_multinode.node.link import join_remote
 from hpc_multinode.node.local import LOOPBACK
+from hpc_multinode.node.membership import Membership
 from hpc_multinode.node.memory import count_oom_kills
 from hpc_multinode.node.sampling import sample_node
 from hpc_multinode.node.spec import WorkerSpec
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
 
     from hpc_multinode.context import NodeContext
+    from hpc_multinode.node.link import Link
     from hpc_multinode.node.server import Server
     from hpc_multinode.plan import LaunchPlan
     from hpc_multinode.runs import RunFolder
@@ -84,8 +85,6 @@ class Agent:
         self._events: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         self._phases: dict[str, float] = {}
         self._host: Host | None = None
-        self._link: Link | None = None
-        self._unsent: list[dict[str, Any]] = []
         self._is_alone = False
         self._workers: Workers | None = None
         self._attempt = 0
@@ -100,7 +99,6 @@ class Agent:
         self._is_stopped = False
         self._has_ended = False
         self._journal = Journal()
-        self._heartbeat: Heartbeat[str] | None = None
         if node.node_rank == 0:
             self._host = Host(
                 folder=folder,
@@ -110,6 +108,11 @@ class Agent:
                 sends_plan=sends_plan,
                 on_broken=lambda error: self._put({"kind": "broken", "error": error}),
             )
+        self._membership = Membership(
+            open_link=self._open_link,
+            heartbeat_timeout_s=plan.heartbeat_timeout_s if self._host is None else None,
+            put=self._put,
+        )
         self._handlers: dict[str, Callable[[dict[str, Any]], Awaitable[None] | None]] = {
             "tick": self._on_tick,
             "signal": self._on_signal,
@@ -163,9 +166,7 @@ class Agent:
                 self._journal.tell(warning)
             self._workers = await Workers.open(self._server)
             sources.append(self._listen_to_workers(self._workers))
-        sources.append(self._join())
-        if self._host is None:
-            sources.append(self._watch_coordinator())
+        sources += self._membership.sources()
         sources.append(sample_node(self._folder, self._node, read_attempt=self._read_attempt))
         if self._plan.mode == "local" and self._node.num_nodes > 1:
             sources.append(self._watch_siblings())
@@ -211,21 +212,6 @@ class Agent:
         except asyncio.TimeoutError:
             return {"kind": "tick"}
 
-    async def _join(self) -> None:
-        try:
-            self._link = await self._open_link()
-        except MultiNodeError as error:
-            self._put({"kind": "unreachable", "error": error})
-            return
-        for unsent in self._unsent:
-            self._link.send(unsent)
-        while (message := await self._link.receive()) is not None:
-            if self._heartbeat is not None:
-                self._heartbeat.hear("coordinator", now=time.monotonic())
-            if message["kind"] != "beat":
-                self._put(message)
-        self._put({"kind": "hung_up", "why": "the connection closed"})
-
     async def _open_link(self) -> Link:
         if self._host is not None:
             return await self._host.open(self._secret)
@@ -233,22 +219,13 @@ class Agent:
             link, first = self._joined
             self._put(first)
             return link
-        address = LOOPBACK if self._plan.mode == "local" else self._node.main_address
-        timeout_s = self._plan.join_timeout_s
         return await join_remote(
-            self._node, self._secret, address=address, timeout_s=timeout_s, tell=self._journal.tell
+            self._node,
+            self._secret,
+            address=LOOPBACK if self._plan.mode == "local" else self._node.main_address,
+            timeout_s=self._plan.join_timeout_s,
+            tell=self._journal.tell,
         )
-
-    async def _watch_coordinator(self) -> None:
-        """Tell the coordinator that we are there, and notice that it no longer is."""
-        heartbeat = self._heartbeat = Heartbeat(timeout_s=self._plan.heartbeat_timeout_s, now=time.monotonic())
-        while True:
-            await asyncio.sleep(heartbeat.interval_s)
-            if self._link is not None:
-                self._link.send({"kind": "beat"})
-            if heartbeat.tick(time.monotonic()):
-                heartbeat.forget("coordinator")
-                self._put({"kind": "hung_up", "why": make_silence(heartbeat.timeout_s)})
 
     async def _listen_to_workers(self, workers: Workers) -> None:
         async for answer in workers.answers():
@@ -272,7 +249,7 @@ class Agent:
         self._fail(
             Outcome(node_rank=self._node.node_rank, host=self._node.host, message=lost, failure_class="lost_node")
         )
-        if self._link is None:
+        if not self._membership.has_joined:
             self._leave(EXIT_FAILED)
 
     # -- what each event does ----------------------------------------------------------------------------------------
@@ -291,22 +268,22 @@ class Agent:
         if self._num_signals >= _FORCE_AT:
             self._leave(128 + signal.Signals[name])
             return
-        self._say({"kind": "signal", "signal": name})
-        if self._link is None and name != WARNING:
+        self._membership.say({"kind": "signal", "signal": name})
+        if not self._membership.has_joined and name != WARNING:
             asyncio.get_running_loop().call_later(_LOOK_S, self._leave_unless_joined, 128 + signal.Signals[name])
 
     def _leave_unless_joined(self, code: int) -> None:
-        if self._link is None:
+        if not self._membership.has_joined:
             self._leave(code)
 
     def _on_tell(self, _: dict[str, Any]) -> None:
         if self._workers is None:
-            self._say({"kind": "told", "listens": False})
+            self._membership.say({"kind": "told", "listens": False})
         else:
             self._workers.tell()
 
     def _on_told(self, event: dict[str, Any]) -> None:
-        self._say({"kind": "told", "listens": event["listens"]})
+        self._membership.say({"kind": "told", "listens": event["listens"]})
 
     def _on_unreachable(self, event: dict[str, Any]) -> None:
         error: MultiNodeError = event["error"]
@@ -430,26 +407,21 @@ class Agent:
         if self._pending is None or not self._has_preloaded or self._is_stopped:
             return
         start, self._pending = self._pending, None
-        shares = self._share_cpus()
-        specs = [self._make_spec(local_rank, start, cpus=cpus) for local_rank, cpus in enumerate(shares)]
+        node, shares = self._node, None
+        if self._plan.has_bound_cpus:
+            shares = bind_cpus(node, num_granted=None if node.source == "local" else parse_cpus_on_node(os.environ))
+            if shares is None:
+                self._journal.write(
+                    "launch.cpu_bind: the CPUs of this job are not its own, or too few; nothing is bound"
+                )
+        specs = [
+            self._make_spec(local_rank, start, cpus=cpus)
+            for local_rank, cpus in enumerate(shares or ((),) * node.local_world_size)
+        ]
         self._num_oom_kills = count_oom_kills()
         self._supervisor.start(specs)
         assert self._workers is not None  # noqa: S101 - launched before any event comes
         self._workers.start(specs)
-
-    def _share_cpus(self) -> tuple[tuple[int, ...], ...]:
-        node = self._node
-        nobody = ((),) * node.local_world_size
-        if not self._plan.has_bound_cpus:
-            return nobody
-        cpus = find_own_cpus(parse_cpus_on_node(os.environ) if self._plan.mode != "local" else None)
-        if self._plan.mode == "local":  # nodes side by side
-            cpus = share_cpus(cpus, ((),) * node.num_nodes)[node.node_rank]
-        if not cpus:
-            self._journal.write("launch.cpu_bind: the CPUs of this job are not its own, or too few; nothing is bound")
-            return nobody
-        near = find_near_cpus(node.devices)
-        return share_cpus(cpus, near if len(near) == node.local_world_size else nobody)
 
     def _make_spec(self, local_rank: int, start: dict[str, Any], *, cpus: tuple[int, ...]) -> WorkerSpec:
         place = self._node.make_worker(
@@ -474,7 +446,7 @@ class Agent:
 
     def _fail(self, outcome: Outcome) -> None:
         self._journal.write(f"failed: {outcome.message or outcome.signal or outcome.exit_code}")
-        self._say({"kind": "failed", "outcome": outcome.to_json()})
+        self._membership.say({"kind": "failed", "outcome": outcome.to_json()})
 
     def _stop(self, reason: str) -> None:
         now = time.monotonic()
@@ -501,15 +473,9 @@ class Agent:
         self._has_ended = True
         outcomes = [outcome.to_json() for outcome in self._supervisor.outcomes]
         ended = {"kind": "ended", "outcomes": outcomes, "has_noticed": self._has_noticed, "step": self._step}
-        self._say(ended)
+        self._membership.say(ended)
         if self._is_alone:
             self._leave(EXIT_FAILED)
-
-    def _say(self, message: dict[str, Any]) -> None:
-        if self._link is None:
-            self._unsent.append(message)
-        else:
-            self._link.send(message)
 
     def _leave(self, code: int) -> None:
         self._is_alone = True
@@ -517,5 +483,5 @@ class Agent:
 
     def _note_phase(self, name: str) -> None:
         seconds = self._phases[name] = round(time.monotonic() - self._began, 3)
-        self._say({"kind": "phase", "name": name, "seconds": seconds})
+        self._membership.say({"kind": "phase", "name": name, "seconds": seconds})
         self._journal.write(f"{name} after {seconds:.2f} s")
