@@ -15,7 +15,8 @@ from hpc_multinode.life.files import read_report
 from hpc_multinode.life.finding import find_run
 from hpc_multinode.registry import read_entries
 from hpc_multinode.runs import SWEEP
-from hpc_multinode.slurm.commands import is_in_queue, list_queued_jobs, split_job_id
+from hpc_multinode.slurm.commands import is_in_queue, list_queued_jobs
+from hpc_multinode.slurm.jobs import split_job_id
 from hpc_multinode.sweep_record import SweepRecord
 
 if TYPE_CHECKING:

@@ -8,8 +8,26 @@ Where the facts come from is the business of
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from hpc_multinode.stopping import report_progress, stop_requested
+
+
+def list_ranks(node_rank: int, local_world_size: int) -> range:
+    """Return the ranks in the world of a node's workers, by local rank."""
+    first = node_rank * local_world_size
+    return range(first, first + local_world_size)
+
+
+def describe_size(num_nodes: int, local_world_size: int) -> str:
+    """Say for people how many workers a run has."""
+    world_size = num_nodes * local_world_size
+    return f"{num_nodes} x {local_world_size} = {world_size} worker{'s' * (world_size != 1)}"
+
+
+def find_node(global_rank: int, local_world_size: int) -> int:
+    """Return the node of a worker."""
+    return global_rank // local_world_size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,9 +72,36 @@ class NodeContext:
         """This node's own name."""
         return self.hosts[self.node_rank]
 
-    def global_rank(self, local_rank: int) -> int:
-        """Return the rank in the world of one of this node's workers."""
-        return self.node_rank * self.local_world_size + local_rank
+    @property
+    def global_ranks(self) -> range:
+        """Ranks in the world of this node's workers, by local rank."""
+        return list_ranks(self.node_rank, self.local_world_size)
+
+    def make_worker(
+        self, local_rank: int, *, main_address: str, main_port: int, attempt: int, run_dir: str
+    ) -> WorkerContext:
+        """Return the place of one of this node's workers.
+
+        Args:
+            local_rank: In ``[0, local_world_size)``.
+            main_address: Where this attempt's workers find global rank 0.
+            main_port: Port of the store there.
+            attempt: Restarts and requeues of the run so far, from 0.
+            run_dir: Absolute path of the run folder.
+        """
+        return WorkerContext(
+            world_size=self.world_size,
+            node_rank=self.node_rank,
+            global_rank=self.global_ranks[local_rank],
+            local_rank=local_rank,
+            local_world_size=self.local_world_size,
+            num_nodes=self.num_nodes,
+            main_address=main_address,
+            main_port=main_port,
+            attempt=attempt,
+            run_dir=run_dir,
+            devices=self.devices,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,3 +142,8 @@ class WorkerContext:
     def progress(self, step: int) -> None:
         """Say that everything up to a step is saved. See ``stopping.report_progress``."""
         report_progress(step)
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> WorkerContext:
+        """Read back from the fields as JSON values."""
+        return cls(**{**data, "devices": tuple(data["devices"])})

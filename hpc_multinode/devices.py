@@ -11,8 +11,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hpc_multinode.errors import ConfigError, SlurmEnvironmentError
-from hpc_multinode.slurm.counts import format_variable
+from hpc_multinode.errors import ConfigError, SlurmEnvironmentError, format_variable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
+_SHOWN_CHARACTERS = 300
 
 
 class MultiNodeError(Exception):
@@ -54,6 +55,19 @@ class RendezvousError(MultiNodeError):
     """The nodes of a run did not find each other, or lost each other."""
 
     exit_code = EXIT_FAILED
+
+
+def format_value(value: str) -> str:
+    """Show a value in an error: cut where it is long, quoted where blanks or broken bytes would mislead."""
+    shown = value[:_SHOWN_CHARACTERS]
+    if not shown.isprintable() or shown != shown.strip() or not shown:
+        shown = ascii(shown)
+    return shown if len(value) <= _SHOWN_CHARACTERS else f"{shown}... ({len(value)} characters)"
+
+
+def format_variable(name: str, value: str) -> str:
+    """Show a variable in an error: ``NAME=value``."""
+    return f"{name}={format_value(value)}"
 
 
 def _indent(text: str) -> str:

@@ -8,13 +8,13 @@ import functools
 import types
 import typing
 from enum import EnumMeta as EnumType
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from hpc_multinode.config import Config
 from hpc_multinode.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 GROUPS = ("strategy", "resources", "cluster", "experiment")
 # Keys under these are the person's own, so they need no + in front.
@@ -22,36 +22,35 @@ OPEN_KEYS = ("work.kwargs", "env", "resources.sbatch", "cluster.vars")
 
 
 @functools.cache
-def text_keys() -> dict[str, bool]:
-    """Map every key of the schema to whether its value is a text."""
-    found: dict[str, bool] = {}
+def _walk() -> tuple[tuple[str, dataclasses.Field[Any], object], ...]:
+    """List every key of the schema, sections too, with its field and the type that is written there."""
 
-    def walk(cls: type, prefix: str) -> None:
+    def walk(cls: type, prefix: str) -> Iterator[tuple[str, dataclasses.Field[Any], object]]:
         hints = typing.get_type_hints(cls)
         for item in dataclasses.fields(cls):
             hint = hints[item.name]
-            key = f"{prefix}{item.name}"
+            yield f"{prefix}{item.name}", item, hint
             if dataclasses.is_dataclass(hint):
-                found[key] = False
-                walk(cast("type", hint), f"{key}.")
-            else:
-                options = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
-                found[key] = str in options or bool(item.metadata.get("is_text"))
+                yield from walk(cast("type", hint), f"{prefix}{item.name}.")
 
-    walk(Config, "")
-    return found
+    return tuple(walk(Config, ""))
+
+
+def _options(hint: object) -> tuple[object, ...]:
+    """Return the types that a value may have."""
+    return typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+
+
+@functools.cache
+def text_keys() -> dict[str, bool]:
+    """Map every key of the schema to whether its value is a text."""
+    return {key: str in _options(hint) or bool(item.metadata.get("is_text")) for key, item, hint in _walk()}
 
 
 @functools.cache
 def text_lists() -> frozenset[str]:
     """List the keys that hold, or may hold, a list of texts."""
-    sections = [(name, cls) for name, cls in typing.get_type_hints(Config).items() if dataclasses.is_dataclass(cls)]
-    return frozenset(
-        f"{section}.{item.name}"
-        for section, cls in sections
-        for item in dataclasses.fields(cls)
-        if item.metadata.get("is_text") or typing.get_type_hints(cls)[item.name] == list[str]
-    )
+    return frozenset(key for key, item, hint in _walk() if item.metadata.get("is_text") or hint == list[str])
 
 
 def is_text(key: str, value: str) -> bool:
@@ -76,12 +75,7 @@ def holds_texts(key: str, value: str) -> bool:
 @functools.cache
 def list_choices(key: str) -> tuple[str, ...]:
     """Return the values that a key of the schema may have, where they can be counted."""
-    hint: object = Config
-    for name in key.split("."):
-        if not dataclasses.is_dataclass(hint):
-            return ()
-        hint = typing.get_type_hints(cast("type", hint)).get(name)
-    options = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+    options = next((_options(hint) for name, _, hint in _walk() if name == key), ())
     if bool in options:
         return ("true", "false")
     return next((tuple(one.__members__) for one in options if isinstance(one, EnumType)), ())

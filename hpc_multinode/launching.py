@@ -12,12 +12,12 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
+from hpc_multinode.context import describe_size
+from hpc_multinode.layout import show_agent_log, show_rank_logs
 from hpc_multinode.person import shorten
-from hpc_multinode.registry import register
+from hpc_multinode.registry import register, register_job
 from hpc_multinode.runs import CODE, RunFolder
 from hpc_multinode.slurm.environment import parse_job_id
-from hpc_multinode.slurm.leaking import render_left_out
-from hpc_multinode.snapshot import take_snapshot
 
 if TYPE_CHECKING:
     from hpc_multinode.plan import LaunchPlan
@@ -82,15 +82,9 @@ def start_in_background(plan: LaunchPlan, *, config_text: str, work_pickle: byte
     from hpc_multinode.submission.foreground import WatchedRun  # noqa: PLC0415
 
     if plan.mode == "slurm":
-        from hpc_multinode.preparation import require_sbatch  # noqa: PLC0415
-        from hpc_multinode.slurm.commands import find_cluster_name  # noqa: PLC0415
-        from hpc_multinode.submission.slurm import make_job_controller, submit_slurm  # noqa: PLC0415
+        from hpc_multinode.submission.job import make_job_controller  # noqa: PLC0415
 
-        require_sbatch()
-        warn_of_left_out(plan)
-        folder, _ = _make_folder(plan, config_text, work_pickle)
-        cluster = find_cluster_name()
-        entry = register_job(plan, submit_slurm(plan, folder), cluster=cluster)
+        folder, entry, _ = _submit(plan, config_text, work_pickle)
         return WatchedRun(plan, folder, make_job_controller(entry))
     folder, _ = _make_folder(plan, config_text, work_pickle)
     controller = _start_agents(plan, folder, is_foreground=False)
@@ -101,7 +95,7 @@ def start_in_background(plan: LaunchPlan, *, config_text: str, work_pickle: byte
 def render_header(plan: LaunchPlan) -> str:
     """Say in three lines what runs, where, and where its logs are."""
     run_dir = shorten(plan.run_dir)
-    logs = f"{run_dir}/attempt-0/rank*.log" if plan.mode != "debug" else "this terminal"
+    logs = show_rank_logs(run_dir, 0) if plan.mode != "debug" else "this terminal"
     return f"{describe_plan(plan)}\nrun:  {run_dir}\nlogs: {logs}"
 
 
@@ -109,30 +103,12 @@ def describe_plan(plan: LaunchPlan) -> str:
     """Say in one line what runs, and where."""
     work = shorten(_find_origin(plan)) if plan.work.file else plan.work.name or "work"
     name = f":{plan.work.name}" if plan.work.file and plan.work.name else ""
-    size = f"{plan.num_nodes} x {plan.local_world_size} = {plan.world_size} worker{'s' * (plan.world_size != 1)}"
+    size = describe_size(plan.num_nodes, plan.local_world_size)
     return f"{plan.strategy.name}: {work}{name} on {size}, {_WHERE[plan.mode]}, {_describe_gpus(plan)}"
-
-
-def warn_of_left_out(plan: LaunchPlan) -> None:
-    """Name each wish in ``SBATCH_*`` that does not count."""
-    for line in render_left_out(os.environ, plan.sbatch):
-        print(f"warning: {line}", file=sys.stderr)  # noqa: T201
 
 
 def _find_own_job(plan: LaunchPlan) -> str | None:
     return parse_job_id(os.environ) if plan.mode == "step" else None
-
-
-def register_job(plan: LaunchPlan, job_id: str, *, cluster: str | None) -> Entry:
-    """Note a run that was submitted.
-
-    Args:
-        plan: The run.
-        job_id: Its job's id, with the cluster behind a semicolon where sbatch has named one.
-        cluster: The cluster that commands from here reach, where it is known.
-    """
-    number, _, named = job_id.partition(";")
-    return register(plan, job_id=number, cluster=named or cluster, is_remote=bool(named))
 
 
 def fill_folder(plan: LaunchPlan, folder: RunFolder) -> str:
@@ -143,6 +119,8 @@ def fill_folder(plan: LaunchPlan, folder: RunFolder) -> str:
     """
     if plan.code is None or Path(plan.code.folder).exists():  # a later attempt runs what the first one has copied
         return ""
+    from hpc_multinode.snapshot import take_snapshot  # noqa: PLC0415 - git, and only where it is asked for
+
     try:
         return f"\n{CODE}: {take_snapshot(plan.code, folder)}"
     except BaseException:
@@ -193,12 +171,32 @@ def _describe_gpus(plan: LaunchPlan) -> str:
 
 
 def _launch_on_slurm(plan: LaunchPlan, config_text: str, out: TextIO) -> int:
-    from hpc_multinode.preparation import require_sbatch  # noqa: PLC0415
-    from hpc_multinode.slurm.commands import find_cluster_name, split_job_id  # noqa: PLC0415
-    from hpc_multinode.submission.slurm import Withdrawn, submit_slurm  # noqa: PLC0415
+    _, entry, copied = _submit(plan, config_text)
+    _warn_of_run_folder(plan)
+    print(render_header(plan) + copied, file=out)
+    print(
+        f"submitted: job {entry.job_id}{f' on cluster {entry.cluster}' if entry.is_remote else ''}\n"
+        f"agents: {show_agent_log(shorten(plan.run_dir), str(entry.job_id))}\n"
+        f"status: python -m hpc_multinode status {entry.job_id}\n"
+        f"follow: python -m hpc_multinode logs -f {entry.job_id}\n"
+        f"cancel: python -m hpc_multinode cancel {entry.job_id}",
+        file=out,
+        flush=True,
+    )
+    if not plan.waits:
+        return 0
+    from hpc_multinode.life.following import follow_to_end  # noqa: PLC0415 - only where somebody waits
+
+    return follow_to_end(entry, out=out)
+
+
+def _submit(plan: LaunchPlan, config_text: str, work_pickle: bytes | None = None) -> tuple[RunFolder, Entry, str]:
+    """Submit a run and note it; return its folder, its entry and what the header says of its code."""
+    from hpc_multinode.slurm.commands import find_cluster_name  # noqa: PLC0415
+    from hpc_multinode.submission.slurm import Withdrawn, require_sbatch, submit_slurm, warn_of_left_out  # noqa: PLC0415
 
     require_sbatch()
-    folder, copied = _make_folder(plan, config_text)
+    folder, copied = _make_folder(plan, config_text, work_pickle)
     warn_of_left_out(plan)
     # Before the job is there, so that no moment is left in which it is and nobody knows of it.
     cluster = find_cluster_name()
@@ -208,21 +206,4 @@ def _launch_on_slurm(plan: LaunchPlan, config_text: str, out: TextIO) -> int:
         if withdrawn.job_id is not None:
             register_job(plan, withdrawn.job_id, cluster=cluster)
         raise
-    entry = register_job(plan, job_id, cluster=cluster)
-    _warn_of_run_folder(plan)
-    number, _cluster = split_job_id(job_id)
-    print(render_header(plan) + copied, file=out)
-    print(
-        f"submitted: job {number}{job_id[len(number) :].replace(';', ' on cluster ')}\n"
-        f"agents: {shorten(plan.run_dir)}/submitit/{number}_0_log.out\n"
-        f"status: python -m hpc_multinode status {number}\n"
-        f"follow: python -m hpc_multinode logs -f {number}\n"
-        f"cancel: python -m hpc_multinode cancel {number}",
-        file=out,
-        flush=True,
-    )
-    if not plan.waits:
-        return 0
-    from hpc_multinode.life.following import follow_to_end  # noqa: PLC0415 - only where somebody waits
-
-    return follow_to_end(entry, out=out)
+    return folder, register_job(plan, job_id, cluster=cluster), copied

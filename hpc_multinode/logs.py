@@ -9,6 +9,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from hpc_multinode.layout import find_attempts, find_rank_logs, name_attempt
+
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator, Mapping
     from pathlib import Path
@@ -21,7 +23,6 @@ TRACEBACK_HEADER = "hpc_multinode: this worker failed, its traceback:"
 _READ_BYTES = 1 << 20
 # A line that grows beyond this is passed on in pieces.
 _MAX_LINE = 1 << 20
-RANK_LOG = re.compile(r"rank(\d+)\.log")
 # What the agents of nodes 0 and 1, or srun, print: one of these two says for whom all wait.
 _AGENT_LOGS = ("submitit/*_0_log.out", "submitit/*_1_log.out", "submitit/controller.log")
 _WAITING = re.compile(r"(?:^|: )(waiting for node.*)")
@@ -104,14 +105,12 @@ class LogFollower:
                 yield log.rank, text
 
     def _find_logs(self) -> None:
-        for path in self._run_dir.glob("attempt-*/rank*.log"):
-            match = RANK_LOG.fullmatch(path.name)
-            if match is None or path in self._logs:
+        for attempt in find_attempts(self._run_dir):
+            if attempt < self._first_attempt or (self._last_attempt is not None and attempt > self._last_attempt):
                 continue
-            rank, attempt = int(match[1]), int(path.parent.name.partition("-")[2])
-            is_wanted = attempt >= self._first_attempt and (self._last_attempt is None or attempt <= self._last_attempt)
-            if is_wanted and (self._ranks is None or rank in self._ranks):
-                self._logs[path] = _Log(rank=rank, path=path, offset=self._offsets.get(path, 0))
+            for rank, path in find_rank_logs(name_attempt(self._run_dir, attempt)).items():
+                if path not in self._logs and (self._ranks is None or rank in self._ranks):
+                    self._logs[path] = _Log(rank=rank, path=path, offset=self._offsets.get(path, 0))
 
 
 class RunFollower:
@@ -140,7 +139,7 @@ class RunFollower:
 
     def read_new(self) -> Iterator[tuple[int, list[Line]]]:
         """Yield an attempt and its new lines, which came together; an attempt after which another began to its end."""
-        while (self._run_dir / f"attempt-{self._attempt + 1}").exists():
+        while name_attempt(self._run_dir, self._attempt + 1).exists():
             yield self._attempt, list(self._follower.read_rest())
             self._attempt += 1
             self._follower = self._follow()
@@ -190,5 +189,5 @@ class WaitingFollower:
         return [match[1] for match in matches if match is not None]
 
     def _has_workers(self) -> bool:
-        attempts = [int(path.name.partition("-")[2]) for path in self._run_dir.glob("attempt-[0-9]*")]
-        return bool(attempts) and any(self._run_dir.glob(f"attempt-{max(attempts)}/rank*.log"))
+        attempts = find_attempts(self._run_dir)
+        return bool(attempts) and bool(find_rank_logs(name_attempt(self._run_dir, attempts[-1])))

@@ -95,7 +95,7 @@ class Run:
 
         controller = self._local.controller
         if controller.job_id is not None:
-            return make_job(self._plan, job_id=controller.job_id.partition(";")[0], process=None)
+            return make_job(self._plan, job_id=controller.job_id, process=None)
         if self._plan.mode != "local" or controller.process is None:
             raise SubmissionError(
                 what="only a submitted job and a run on this machine are submitit's",

@@ -13,8 +13,7 @@ import re
 import socket
 from pathlib import Path
 
-from hpc_multinode.errors import ConfigError, RendezvousError
-from hpc_multinode.slurm.counts import format_variable
+from hpc_multinode.errors import ConfigError, RendezvousError, format_variable
 
 # Above the well-known ports, below the kernel's ephemeral range (32768 by default): an outgoing connection of any
 # program can then never sit on one of them.

@@ -16,18 +16,16 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hpc_multinode.after import wait_after
 from hpc_multinode.assets import find_asset
 from hpc_multinode.config import Config, Mode
 from hpc_multinode.devices import check_devices_exist, count_machine_gpus, parse_visible_devices
-from hpc_multinode.errors import ConfigError, SubmissionError, WorkError
+from hpc_multinode.errors import ConfigError, WorkError
 from hpc_multinode.modules import check_modules
 from hpc_multinode.person import expand, find_login_name
 from hpc_multinode.plan import Facts, LaunchPlan
 from hpc_multinode.planning import make_plan, make_run_id, make_run_name
 from hpc_multinode.runs import CODE
 from hpc_multinode.slurm.environment import has_job, is_plain_step, parse_allocated_nodes, parse_gpus_on_node
-from hpc_multinode.snapshot import find_code, move_plan
 from hpc_multinode.source import check_call, check_class, check_imports
 from hpc_multinode.templates import FOLDER as PIECES
 from hpc_multinode.templates import read_pieces
@@ -78,9 +76,13 @@ def prepare_plan(
         config_dirs=config_dirs,
     )
     if config.after is not None:
+        from hpc_multinode.after import wait_after  # noqa: PLC0415 - earlier runs, and only where they are named
+
         plan = wait_after(plan, config.after)
     if not config.snapshot:
         return plan
+    from hpc_multinode.snapshot import find_code, move_plan  # noqa: PLC0415 - git, and only where it is asked for
+
     code = find_code(Path(plan.work.file) if plan.work.file else None, cwd=cwd, max_mb=config.snapshot_max_mb)
     return move_plan(plan, code, folder=f"{plan.run_dir}/{CODE}", import_folders=list_import_folders())
 
@@ -229,17 +231,3 @@ def decide_mode(mode: Mode, environ: Mapping[str, str]) -> Mode:
     if has_job(environ):
         return Mode.step
     return Mode.slurm if shutil.which("sbatch", path=environ.get("PATH")) is not None else Mode.local
-
-
-def require_sbatch() -> None:
-    """Check that a job can be submitted from here.
-
-    Raises:
-        SubmissionError: There is no sbatch; falling back to this machine would not be what was asked.
-    """
-    if shutil.which("sbatch") is None:
-        raise SubmissionError(
-            what="cluster=slurm, and there is no Slurm here",
-            found="sbatch is not on PATH",
-            fix="log in to a node of the cluster that submits, load its Slurm module, or use cluster=local",
-        )

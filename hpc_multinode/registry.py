@@ -23,6 +23,7 @@ from hpc_multinode.person import find_state
 from hpc_multinode.records import read_time, take_fields
 from hpc_multinode.resubmission import find_successor
 from hpc_multinode.runs import RunFolder
+from hpc_multinode.slurm.jobs import split_job_id
 
 if TYPE_CHECKING:
     from hpc_multinode.plan import LaunchPlan
@@ -168,6 +169,18 @@ def register(
     except OSError as error:
         print(f"note: the run will not be in `list`: {error}", file=sys.stderr)  # noqa: T201
     return entry
+
+
+def register_job(plan: LaunchPlan, job_id: str, *, cluster: str | None) -> Entry:
+    """Note a run that was submitted.
+
+    Args:
+        plan: The run.
+        job_id: Its job's id, with the cluster behind a semicolon where sbatch has named one.
+        cluster: The cluster that commands from here reach, where it is known.
+    """
+    number, named = split_job_id(job_id)
+    return register(plan, job_id=number, cluster=named or cluster, is_remote=named is not None)
 
 
 def find_registry() -> Path | None:

@@ -13,11 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 from hpc_multinode.advice import advise
 from hpc_multinode.errors import EXIT_FAILED, EXIT_USAGE
+from hpc_multinode.layout import REPORT
 from hpc_multinode.logs import TRACEBACK_HEADER
 from hpc_multinode.records import check_attempt, take_fields
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from hpc_multinode.runs import RunFolder
 
 EXIT_REQUEUED = 75
 _SIGNAL_BASE = 128
@@ -119,6 +123,15 @@ class Report:
     consequences: tuple[Outcome, ...] = ()
     attempts: tuple[dict[str, Any], ...] = field(default=())
     notes: tuple[str, ...] = ()
+
+    def write(self, folder: RunFolder) -> None:
+        """Write it into the run's folder, in the place of an earlier one."""
+        folder.write(REPORT, self.to_json().encode())
+
+    @classmethod
+    def read(cls, run_dir: Path) -> Report:
+        """Read that of a run's folder; errors as of ``from_json``, and OSError where it cannot be read."""
+        return cls.from_json((run_dir / REPORT).read_text())
 
     def to_json(self) -> str:
         """Return the text of ``report.json``."""

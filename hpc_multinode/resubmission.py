@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
-from hpc_multinode.slurm.jobs import parse_submitted
+from hpc_multinode.slurm.jobs import parse_submitted, split_job_id
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -52,7 +52,7 @@ def find_successor(run_dir: Path, job_id: str) -> Successor | None:
     if found is None:
         return None
     _, _, task = job_id.partition("_")
-    number = found.partition(";")[0]
+    number, _ = split_job_id(found)
     return Successor(
         job_id=f"{number}_{task}" if task else number, submitted=datetime.fromtimestamp(changed, tz=timezone.utc)
     )

@@ -17,11 +17,9 @@ from pathlib import Path
 
 from hpc_multinode.assets import AGENT_FOLDER, PACKAGE
 from hpc_multinode.errors import ConfigError
+from hpc_multinode.layout import find_attempts, name_attempt, name_events, name_node_file, name_rank_log, name_record
 from hpc_multinode.plan import LaunchPlan
 
-REPORT = "report.json"
-# How one attempt has ended, in its folder.
-RECORD = "attempt.json"
 # What was given to sbatch.
 SCRIPT = "submission.sh"
 # The snapshot of the person's code, where one was asked for.
@@ -137,6 +135,11 @@ class RunFolder:
         return folder
 
     @classmethod
+    def of(cls, path: Path) -> RunFolder:
+        """Return a run's folder that is there, as private as it was made."""
+        return cls(path=path, is_private=not path.stat().st_mode & 0o050)
+
+    @classmethod
     def open(cls, path: Path) -> tuple[RunFolder, LaunchPlan]:
         """Open the folder of a run and read its plan, which a slow file system may show late.
 
@@ -158,7 +161,7 @@ class RunFolder:
 
     def attempt(self, number: int) -> Path:
         """Return the folder of one attempt."""
-        return self.path / f"attempt-{number}"
+        return name_attempt(self.path, number)
 
     def make_next_attempt(self) -> int:
         """Make the folder of the next unused attempt and return its number, from 0."""
@@ -173,26 +176,23 @@ class RunFolder:
 
     def find_newest_attempt(self) -> int:
         """Return the number of the newest attempt, 0 where there is none yet."""
-        number = 0
-        while self.attempt(number + 1).exists():
-            number += 1
-        return number
+        return max(find_attempts(self.path), default=0)
 
     def rank_log(self, attempt: int, global_rank: int) -> Path:
         """Return the log of one worker."""
-        return self.attempt(attempt) / f"rank{global_rank}.log"
+        return name_rank_log(self.attempt(attempt), global_rank)
 
     def node_log(self, attempt: int, node_rank: int) -> Path:
         """Return the log of one agent."""
-        return self.attempt(attempt) / f"node{node_rank}.log"
+        return name_node_file(self.attempt(attempt), node_rank)
 
     def events(self, attempt: int) -> Path:
         """Return what has happened in one attempt, a JSON object a line."""
-        return self.attempt(attempt) / "events.jsonl"
+        return name_events(self.attempt(attempt))
 
     def record(self, attempt: int) -> Path:
         """Return how one attempt has ended, as in the report."""
-        return self.attempt(attempt) / RECORD
+        return name_record(self.attempt(attempt))
 
     def result(self, attempt: int, global_rank: int) -> Path:
         """Return where a worker leaves its return value."""

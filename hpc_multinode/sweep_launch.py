@@ -11,14 +11,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from hpc_multinode.errors import SubmissionError
-from hpc_multinode.launching import describe_plan, launch, register_job, warn_of_left_out
+from hpc_multinode.launching import describe_plan, launch
 from hpc_multinode.life.files import read_report
 from hpc_multinode.person import shorten
+from hpc_multinode.registry import register
 from hpc_multinode.runs import CODE, SWEEP, RunFolder
 from hpc_multinode.slurm.commands import find_cluster_name, find_max_array_size
+from hpc_multinode.slurm.jobs import split_job_id
 from hpc_multinode.snapshot import take_snapshot
 from hpc_multinode.submission.array import make_arrays, render_array, render_numbers
-from hpc_multinode.submission.slurm import RefusedError, Withdrawn, hand_in, make_refusal
+from hpc_multinode.submission.slurm import (
+    RefusedError,
+    Withdrawn,
+    hand_in,
+    make_refusal,
+    require_sbatch,
+    warn_of_left_out,
+)
 from hpc_multinode.sweep import make_record
 from hpc_multinode.sweep_record import SubmittedArray
 
@@ -116,8 +125,6 @@ def _make_folder(sweep: Sweep, points: Sequence[SweepPoint], out: TextIO) -> Run
 
 
 def _submit(sweep: Sweep, points: Sequence[SweepPoint], out: TextIO) -> int:
-    from hpc_multinode.preparation import require_sbatch  # noqa: PLC0415
-
     require_sbatch()
     arrays = _make_arrays(sweep, points)
     _warn(arrays)
@@ -174,11 +181,11 @@ def _write_points(points: Sequence[SweepPoint], folder: RunFolder) -> None:
 
 def _register(array: SubmittedArray, plans: Mapping[int, LaunchPlan], cluster: str | None) -> dict[int, Entry]:
     """Note each point as a run of its own, under the id of its task."""
-    named = array.job_id.partition(";")[2]
+    _, named = split_job_id(array.job_id)
 
     def note(number: int) -> Entry:
         task = array.task_of(number)
-        return register_job(plans[number], f"{task};{named}" if named else task, cluster=cluster)
+        return register(plans[number], job_id=task, cluster=named or cluster, is_remote=named is not None)
 
     with ThreadPoolExecutor(_WRITERS) as pool:
         return dict(zip(array.numbers, pool.map(note, array.numbers), strict=True))

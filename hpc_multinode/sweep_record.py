@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from hpc_multinode.resubmission import list_job_ids
 from hpc_multinode.runs import SWEEP, RunFolder
-from hpc_multinode.slurm.commands import split_job_id
+from hpc_multinode.slurm.jobs import split_job_id
 
 if TYPE_CHECKING:
     from pathlib import Path

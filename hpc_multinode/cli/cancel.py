@@ -18,7 +18,7 @@ from hpc_multinode.life.waiting import Teller, describe_view
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hpc_multinode.cli.main import CommandLine
+    from hpc_multinode.cli.command_line import CommandLine
     from hpc_multinode.life.view import RunView
 
 

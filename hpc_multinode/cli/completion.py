@@ -10,6 +10,8 @@ import importlib
 import os
 from typing import TYPE_CHECKING
 
+from hpc_multinode.cli import command_line
+from hpc_multinode.cli.command_line import LIFE_VERBS, VERBS
 from hpc_multinode.errors import ConfigError, MultiNodeError
 
 if TYPE_CHECKING:
@@ -50,16 +52,14 @@ def complete(line: str) -> list[str]:
     Args:
         line: The command line up to the cursor, with the program's name.
     """
-    from hpc_multinode.cli import main  # noqa: PLC0415 - it calls this module
-
     *before, word = line.split(" ")
     before = [one for one in before[1:] if one]
     verb = next((one for one in before if not one.startswith("-")), None)
-    if verb in main.LIFE_VERBS:
+    if verb in LIFE_VERBS:
         return _complete_life(str(verb), word)
-    found = [one for one in main.VERBS if one.startswith(word)] if verb is None and "=" not in word else []
+    found = [one for one in VERBS if one.startswith(word)] if verb is None and "=" not in word else []
     if word.startswith("-"):
-        return [option for option in main.OPTIONS if option.startswith(word)]
+        return [option for option in command_line.OPTIONS if option.startswith(word)]
     try:
         return [*found, *_complete_override(word, [one for one in before if "=" in one])]
     except MultiNodeError:  # a line that is not complete yet may be wrong

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hpc_multinode.compose import compose_config, find_config_dirs, render_config
@@ -12,8 +13,9 @@ from hpc_multinode.preparation import prepare_plan
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
-    from hpc_multinode.cli.main import CommandLine
+    from hpc_multinode.cli.command_line import CommandLine
     from hpc_multinode.config import Config
     from hpc_multinode.context import NodeContext
     from hpc_multinode.plan import LaunchPlan
@@ -21,13 +23,27 @@ if TYPE_CHECKING:
     from hpc_multinode.sweep_selection import Selection
 
 
-def compose_from(line: CommandLine) -> Config:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Composed:
+    """What was typed, composed.
+
+    Attributes:
+        config: The configuration.
+        config_dirs: The person's folders that it was composed from, the strongest first.
+    """
+
+    config: Config
+    config_dirs: tuple[Path, ...]
+
+
+def compose_from(line: CommandLine) -> Composed:
     """Compose what was typed.
 
     Raises:
         ConfigError: Something in it is wrong.
     """
-    config = compose_config(line.overrides, config_dirs=find_config_dirs(line.config_dirs, os.environ))
+    config_dirs = find_config_dirs(line.config_dirs, os.environ)
+    config = compose_config(line.overrides, config_dirs=config_dirs)
     if config.rerun is not None:
         raise ConfigError(
             what="rerun chooses points of a sweep, and this is a single run",
@@ -37,7 +53,7 @@ def compose_from(line: CommandLine) -> Config:
     if line.script_argv is not None:
         _require_script(config, line.script_argv)
         config.work.args = [*config.work.args, *line.script_argv]
-    return config
+    return Composed(config=config, config_dirs=config_dirs)
 
 
 def make_sweep_from(line: CommandLine) -> tuple[Sweep, Selection]:
@@ -69,11 +85,11 @@ def _require_script(config: Config, argv: Sequence[str]) -> None:
         )
 
 
-def make_plan_from(line: CommandLine, *, place: NodeContext | None = None) -> tuple[LaunchPlan, str]:
-    """Compose and check what was typed.
+def make_plan_from(composed: Composed, *, place: NodeContext | None = None) -> tuple[LaunchPlan, str]:
+    """Make and check the plan of what was typed.
 
     Args:
-        line: The command line.
+        composed: What was typed.
         place: This process's place in a job step, where it is to be the agent itself.
 
     Returns:
@@ -82,7 +98,5 @@ def make_plan_from(line: CommandLine, *, place: NodeContext | None = None) -> tu
     Raises:
         MultiNodeError: Something in it is wrong.
     """
-    config = compose_from(line)
-    text = render_config(config)
-    dirs = find_config_dirs(line.config_dirs, os.environ)
-    return prepare_plan(config, cwd=find_cwd(), place=place, config_dirs=dirs), text
+    text = render_config(composed.config)
+    return prepare_plan(composed.config, cwd=find_cwd(), place=place, config_dirs=composed.config_dirs), text

@@ -16,7 +16,7 @@ from hpc_multinode.preparation import decide_mode, see_devices
 from hpc_multinode.slurm.environment import parse_node_context
 
 if TYPE_CHECKING:
-    from hpc_multinode.cli.main import CommandLine
+    from hpc_multinode.cli.command_line import CommandLine
     from hpc_multinode.context import NodeContext
 
 
@@ -35,7 +35,7 @@ def run(line: CommandLine) -> int:
 
 
 def _find_context(line: CommandLine) -> NodeContext:
-    config = compose_from(line)
+    config = compose_from(line).config
     mode = decide_mode(config.cluster.mode, os.environ)
     is_local = mode in (Mode.local, Mode.debug) or (mode is Mode.slurm and config.cluster.mode is Mode.auto)
     devices = see_devices(Mode.local if is_local else Mode.allocation)

@@ -17,7 +17,7 @@ from hpc_multinode.slurm.jobs import STATES, UNKNOWN
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hpc_multinode.cli.main import CommandLine
+    from hpc_multinode.cli.command_line import CommandLine
     from hpc_multinode.life.view import RunView
 
 # As many as a person looks at; a pipe gets all.

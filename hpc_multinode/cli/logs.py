@@ -7,7 +7,9 @@ import sys
 from typing import TYPE_CHECKING
 
 from hpc_multinode.cli.options import Parser, parse_count, parse_ranks
+from hpc_multinode.context import list_ranks
 from hpc_multinode.errors import ConfigError
+from hpc_multinode.layout import has_rank_logs
 from hpc_multinode.life.closing import print_closing
 from hpc_multinode.life.detaching import EXIT_DETACHED, Detached, detachable
 from hpc_multinode.life.files import read_files
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     import argparse
     from pathlib import Path
 
-    from hpc_multinode.cli.main import CommandLine
+    from hpc_multinode.cli.command_line import CommandLine
     from hpc_multinode.life.view import RunView
     from hpc_multinode.registry import Entry
 
@@ -82,7 +84,7 @@ def _show(
             is_last = not options.follow or attempt != view.files.attempt
             ends.update(show_attempt(entry.path, attempt, printer, ranks=ranks, is_last=is_last))
     if not options.follow or (options.attempt is not None and options.attempt != view.files.attempt):
-        if view.is_over and not any(entry.path.glob("attempt-*/rank*.log")):
+        if view.is_over and not has_rank_logs(entry.path):
             print("\n".join(read_output(entry.path)), file=sys.stderr)  # noqa: T201
         return 0
     if not view.is_over:
@@ -125,8 +127,7 @@ def _choose_ranks(options: argparse.Namespace, entry: Entry) -> frozenset[int] |
         raise ConfigError(
             what="the run has no such node", found=f"--node {options.node}", fix=f"nodes are 0 to {entry.num_nodes - 1}"
         )
-    local = range(entry.local_world_size)
-    on_nodes = frozenset(node * entry.local_world_size + rank for node in nodes for rank in local)
+    on_nodes = frozenset(rank for node in nodes for rank in list_ranks(node, entry.local_world_size))
     return on_nodes if ranks is None else ranks & on_nodes
 
 

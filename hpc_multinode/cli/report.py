@@ -18,7 +18,7 @@ from hpc_multinode.life.queue import Queue
 from hpc_multinode.life.waiting import describe_view
 
 if TYPE_CHECKING:
-    from hpc_multinode.cli.main import CommandLine
+    from hpc_multinode.cli.command_line import CommandLine
     from hpc_multinode.life.view import RunView
 
 

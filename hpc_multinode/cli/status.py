@@ -20,7 +20,7 @@ from hpc_multinode.life.table import find_width, wants_colour
 from hpc_multinode.life.waiting import Teller, wait_for_end
 
 if TYPE_CHECKING:
-    from hpc_multinode.cli.main import CommandLine
+    from hpc_multinode.cli.command_line import CommandLine
     from hpc_multinode.life.view import RunView
     from hpc_multinode.registry import Entry
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,10 @@ from hpc_multinode.preparation import decide_mode
 from hpc_multinode.slurm.environment import is_plain_step
 
 if TYPE_CHECKING:
-    from hpc_multinode.cli.main import CommandLine
+    from collections.abc import Callable
+
+    from hpc_multinode.cli.command_line import CommandLine
+    from hpc_multinode.cli.composing import Composed
     from hpc_multinode.plan import LaunchPlan
     from hpc_multinode.runs import RunFolder
 
@@ -25,11 +29,12 @@ def run(line: CommandLine) -> int:
 
         sweep, selection = make_sweep_from(line)
         return launch_sweep(sweep, selection)
-    if _is_agent(line):
+    compose = functools.cache(lambda: compose_from(line))
+    if _is_agent(line, compose):
         from hpc_multinode.node.allocation import run_here  # noqa: PLC0415 - asyncio, and only in a job step
 
-        return run_here(lambda place: make_plan_from(line, place=place), fill=_fill)
-    plan, config_text = make_plan_from(line)
+        return run_here(lambda place: make_plan_from(compose(), place=place), fill=_fill)
+    plan, config_text = make_plan_from(compose())
     return launch(plan, config_text=config_text)
 
 
@@ -37,14 +42,14 @@ def _fill(plan: LaunchPlan, folder: RunFolder) -> str:
     return render_header(plan) + fill_folder(plan, folder)
 
 
-def _is_agent(line: CommandLine) -> bool:
-    """Say whether this process is to be a node's agent."""
+def _is_agent(line: CommandLine, compose: Callable[[], Composed]) -> bool:
+    """Say whether this process is to be a node's agent; where the words say it, only node 0 composes them."""
     if "cluster=allocation" in line.overrides:
         return True
     if not is_plain_step(os.environ):
         return False
     try:
-        return decide_mode(compose_from(line).cluster.mode, os.environ) is Mode.allocation
+        return decide_mode(compose().config.cluster.mode, os.environ) is Mode.allocation
     except MultiNodeError:
         # Node 0 will say what is wrong, for all of us.
         return True

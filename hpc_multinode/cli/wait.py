@@ -12,7 +12,7 @@ from hpc_multinode.life.finding import find_run
 from hpc_multinode.life.waiting import Teller, wait_for_end
 
 if TYPE_CHECKING:
-    from hpc_multinode.cli.main import CommandLine
+    from hpc_multinode.cli.command_line import CommandLine
 
 
 def make_parser() -> Parser:

@@ -5,22 +5,19 @@ from __future__ import annotations
 import json
 import math
 import os
-import re
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from hpc_multinode.layout import find_attempts, name_attempt, name_events, name_node_file, name_record
 from hpc_multinode.records import check_attempt, read_time
 from hpc_multinode.report import Outcome, Report
 from hpc_multinode.resubmission import REQUEST
-from hpc_multinode.runs import RECORD, REPORT
 
 if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
-EVENTS = "events.jsonl"
-_ATTEMPT = re.compile(r"attempt-(\d+)")
 _TIME_CHARACTERS = 40
 
 
@@ -61,20 +58,15 @@ class RunFiles:
 
 def read_files(run_dir: Path) -> RunFiles:
     """Look into a run's folder; a folder that is gone is an empty one."""
-    try:
-        names = {item.name for item in os.scandir(run_dir)}
-    except OSError:
-        names = set()
-    attempts = sorted(int(match[1]) for match in map(_ATTEMPT.fullmatch, names) if match is not None)
     report = read_report(run_dir)
-    is_handed_on = report is not None and f"{REQUEST}{report.job_id}" in names
-    return RunFiles(path=run_dir, report=report, attempts=tuple(attempts), is_handed_on=is_handed_on)
+    is_handed_on = report is not None and (run_dir / f"{REQUEST}{report.job_id}").exists()
+    return RunFiles(path=run_dir, report=report, attempts=find_attempts(run_dir), is_handed_on=is_handed_on)
 
 
 def read_report(run_dir: Path) -> Report | None:
     """Return the report, or None where there is none that can be read."""
     try:
-        return Report.from_json((run_dir / REPORT).read_text())
+        return Report.read(run_dir)
     except (OSError, ValueError, KeyError, TypeError):  # not there, or of a version that had no such fields
         return None
 
@@ -82,7 +74,7 @@ def read_report(run_dir: Path) -> Report | None:
 def read_record(run_dir: Path, attempt: int) -> dict[str, Any] | None:
     """Return how an attempt has ended, or None where it goes on or could not be closed."""
     try:
-        return check_attempt(json.loads((run_dir / f"attempt-{attempt}" / RECORD).read_text()))
+        return check_attempt(json.loads(name_record(name_attempt(run_dir, attempt)).read_text()))
     except (OSError, ValueError, TypeError):  # not there, or damaged
         return None
 
@@ -90,7 +82,7 @@ def read_record(run_dir: Path, attempt: int) -> dict[str, Any] | None:
 def read_start_time(run_dir: Path, attempt: int) -> datetime | None:
     """Return when node 0's agent of an attempt began, from the first line of its log."""
     try:
-        with (run_dir / f"attempt-{attempt}" / "node0.log").open() as file:
+        with name_node_file(name_attempt(run_dir, attempt), 0).open() as file:
             return read_time(file.read(_TIME_CHARACTERS).split(" ")[0])
     except (OSError, ValueError):
         return None
@@ -98,7 +90,7 @@ def read_start_time(run_dir: Path, attempt: int) -> datetime | None:
 
 def read_events(run_dir: Path, attempt: int) -> list[dict[str, Any]]:
     """Return what the coordinator noted of an attempt, in order; none where it noted nothing."""
-    return [event for event in read_lines(run_dir / f"attempt-{attempt}" / EVENTS) if _is_sound(event)]
+    return [event for event in read_lines(name_events(name_attempt(run_dir, attempt))) if _is_sound(event)]
 
 
 def _is_sound(event: dict[str, Any]) -> bool:

@@ -7,6 +7,7 @@ import time
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, TextIO
 
+from hpc_multinode.layout import has_rank_logs, name_attempt
 from hpc_multinode.life.closing import print_closing
 from hpc_multinode.life.detaching import EXIT_DETACHED, Detached, detachable
 from hpc_multinode.life.history import find_line_ends, find_windows, read_window
@@ -37,7 +38,7 @@ def wait_for_logs(
     watcher, waiting = Watcher(entry), WaitingFollower(entry.path)
     while True:
         view = watcher.look()
-        has_logs = any(entry.path.glob("attempt-*/rank*.log"))
+        has_logs = has_rank_logs(entry.path)
         if has_logs or (view.is_over and view.report is not None):
             return view
         tell(view)
@@ -67,7 +68,7 @@ def show_attempt(
     Returns:
         How far each log was read, in bytes.
     """
-    windows = find_windows(run_dir / f"attempt-{attempt}", ranks=ranks)
+    windows = find_windows(name_attempt(run_dir, attempt), ranks=ranks)
     for window in windows:
         told = None if window.time is None else _write_time(window.time)
         printer.show(read_window(window, is_last=is_last), attempt=attempt, time=told)
@@ -99,7 +100,7 @@ def show_last(
     found: list[tuple[int, str]] = []
     ends: dict[Path, int] = {}
     for attempt in reversed(attempts):
-        windows = find_windows(run_dir / f"attempt-{attempt}", ranks=ranks)
+        windows = find_windows(name_attempt(run_dir, attempt), ranks=ranks)
         ends.update(find_line_ends(windows))
         for window in reversed(windows):
             if len(found) >= num_lines:

@@ -11,8 +11,8 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO
 
+from hpc_multinode.layout import find_node_files, find_rank_logs
 from hpc_multinode.life.files import read_text
-from hpc_multinode.logs import RANK_LOG
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator
@@ -65,19 +65,19 @@ def find_windows(folder: Path, *, ranks: Container[int] | None = None) -> list[W
         ranks: Global ranks; None: all.
     """
     logs = {
-        int(match[1]): path
-        for path in folder.glob("rank*.log")
-        if (match := RANK_LOG.fullmatch(path.name)) and (ranks is None or int(match[1]) in ranks) and path.is_file()
+        rank: path
+        for rank, path in find_rank_logs(folder).items()
+        if (ranks is None or rank in ranks) and path.is_file()
     }
     marks = _read_marks(folder)
     found: dict[float, list[Segment]] = {}
-    for rank in sorted(logs):
-        size, start = logs[rank].stat().st_size, 0
+    for rank, path in logs.items():
+        size, start = path.stat().st_size, 0
         for bucket, end in (*marks.get(rank, ()), (float("inf"), size)):
             bounded = min(end, size)
             while bounded > start:
                 stop = min(bounded, start + _MAX_WINDOW)
-                found.setdefault(bucket, []).append(Segment(rank=rank, path=logs[rank], start=start, end=stop))
+                found.setdefault(bucket, []).append(Segment(rank=rank, path=path, start=start, end=stop))
                 start = stop
     return [
         Window(time=None if bucket == float("inf") else bucket * WINDOW_S, segments=tuple(found[bucket]))
@@ -146,7 +146,7 @@ def find_line_ends(windows: Iterable[Window]) -> dict[Path, int]:
 def _read_marks(folder: Path) -> dict[int, list[tuple[float, int]]]:
     """Return for each rank the ends of what it wrote, by the number of the half second."""
     marks: dict[int, list[tuple[float, int]]] = {}
-    for path in folder.glob("node*.sizes"):
+    for path in find_node_files(folder, "sizes").values():
         for line in read_text(path).splitlines():
             try:
                 time, *sizes = line.split()

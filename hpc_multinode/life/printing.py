@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, TextIO
 
+from hpc_multinode.context import find_node
 from hpc_multinode.life.history import collapse
 from hpc_multinode.life.table import name_ranks
 
@@ -85,7 +86,7 @@ class LogPrinter:
         told: dict[str, Any] = {
             "attempt": attempt,
             "global_rank": rank,
-            "node_rank": rank // self._local_world_size,
+            "node_rank": find_node(rank, self._local_world_size),
             "time": time,
             "line": text,
         }

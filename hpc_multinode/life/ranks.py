@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
+from hpc_multinode.context import find_node
+from hpc_multinode.layout import name_attempt, name_rank_log
 from hpc_multinode.life.files import read_events, read_tail
 from hpc_multinode.logs import TRACEBACK_HEADER
 from hpc_multinode.report import Outcome, describe
@@ -73,7 +75,7 @@ def read_ranks(view: RunView) -> list[RankView]:
     has_started = any(event.get("kind") == "started" for event in events) or not events
     found = []
     for rank in range(entry.world_size):
-        node, log = rank // entry.local_world_size, entry.path / f"attempt-{attempt}" / f"rank{rank}.log"
+        node, log = find_node(rank, entry.local_world_size), name_rank_log(name_attempt(entry.path, attempt), rank)
         outcome = outcomes.get(rank)
         last_line, changed = _read_last_line(log)
         found.append(

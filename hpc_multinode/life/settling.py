@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hpc_multinode.errors import EXIT_FAILED
+from hpc_multinode.layout import REPORT
 from hpc_multinode.life.files import read_tail
 from hpc_multinode.life.view import CLASSES, RunView, name_end
 from hpc_multinode.records import time_attempts
 from hpc_multinode.report import Outcome, Report
-from hpc_multinode.runs import REPORT, RunFolder
+from hpc_multinode.runs import RunFolder
 from hpc_multinode.slurm.commands import show_job
 from hpc_multinode.slurm.jobs import FINAL, parse_state
 
@@ -60,20 +61,19 @@ def settle(view: RunView) -> Report:
         root_cause=_make_cause(entry, state, said),
         attempts=time_attempts(_make_attempts(view, state), submitted=entry.submitted),
     )
-    folder = RunFolder(path=entry.path, is_private=not entry.path.stat().st_mode & 0o050)
+    folder = RunFolder.of(entry.path)
     if (
         view.files.report is not None or not (entry.path / REPORT).exists()
     ):  # one that we cannot read, of another version, is kept
         with contextlib.suppress(OSError):  # a full disk, or somebody else's run: it is told all the same
-            folder.write(REPORT, report.to_json().encode())
+            report.write(folder)
     return report
 
 
 def rewrite(report: Report) -> None:
     """Write a report in which Slurm's later word stands."""
-    path = Path(report.run_dir)
     with contextlib.suppress(OSError):
-        RunFolder(path=path, is_private=not path.stat().st_mode & 0o050).write(REPORT, report.to_json().encode())
+        report.write(RunFolder.of(Path(report.run_dir)))
 
 
 def read_output(run_dir: Path) -> tuple[str, ...]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
+from hpc_multinode.context import describe_size
+from hpc_multinode.layout import show_agent_log, show_rank_logs
 from hpc_multinode.life.files import read_events
 from hpc_multinode.life.ranks import RankView, describe_outcome, read_ranks
 from hpc_multinode.life.table import colour, colour_state, cut, format_span, name_ranks, render_table
@@ -68,7 +70,7 @@ def _render_facts(view: RunView, *, now: datetime) -> list[str]:
     facts = [("reason", " ".join(view.reason.split()))] if view.reason else []
     if view.word.age_s is not None:
         facts.append(("note", f"Slurm does not answer; its last word is {format_span(view.word.age_s)} old"))
-    size = f"{entry.num_nodes} x {entry.local_world_size} = {entry.world_size} worker{'s' * (entry.world_size != 1)}"
+    size = describe_size(entry.num_nodes, entry.local_world_size)
     nodes = job.nodes if job is not None and job.nodes else ""
     where = f" on {nodes}" if nodes else ""
     partition = f", partition {job.partition}" if job is not None else f", {entry.mode}"
@@ -174,7 +176,7 @@ def _render_paths(view: RunView) -> list[str]:
     attempt = view.files.attempt or 0
     paths = [("run", run_dir)]
     if view.files.attempts:
-        paths.append(("logs", f"{run_dir}/attempt-{attempt}/rank*.log"))
+        paths.append(("logs", show_rank_logs(run_dir, attempt)))
     if entry.mode == "slurm":
-        paths.append(("agents", f"{run_dir}/submitit/{entry.job_id}_0_log.out"))
+        paths.append(("agents", show_agent_log(run_dir, entry.job_id)))
     return [f"{name + ':':8} {path}" for name, path in paths]

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from hpc_multinode.context import find_node
+from hpc_multinode.layout import find_node_files, name_attempt
 from hpc_multinode.life.files import read_events, read_lines, read_start_time
 from hpc_multinode.life.ranks import find_hosts
 
@@ -148,14 +150,11 @@ def read_samples(view: RunView) -> dict[int, list[tuple[float, dict[str, Any]]]]
     origin = datetime.fromisoformat(view.entry.submitted)
     found: dict[int, list[tuple[float, dict[str, Any]]]] = {}
     for number in view.files.attempts:
-        for path in sorted((view.entry.path / f"attempt-{number}").glob("node*.samples")):
-            rank = path.stem.removeprefix("node")
-            if not rank.isdigit():
-                continue
+        for node, path in find_node_files(name_attempt(view.entry.path, number), "samples").items():
             for item in read_lines(path):
                 time = _seconds(item, origin)
                 if time is not None:
-                    found.setdefault(int(rank), []).append((time, item))
+                    found.setdefault(node, []).append((time, item))
     return found
 
 
@@ -167,7 +166,7 @@ def _make_rows(view: RunView) -> list[Row]:
             for node in range(entry.num_nodes)
         ]
     return [
-        Row(name=f"rank {rank}", node_rank=rank // entry.local_world_size, global_rank=rank)
+        Row(name=f"rank {rank}", node_rank=find_node(rank, entry.local_world_size), global_rank=rank)
         for rank in range(entry.world_size)
     ]
 

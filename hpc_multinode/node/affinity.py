@@ -9,7 +9,25 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
+    from hpc_multinode.context import NodeContext
+
 _BITS = 64
+
+
+def bind_cpus(node: NodeContext, *, num_granted: int | None) -> tuple[tuple[int, ...], ...] | None:
+    """Return the CPUs of each of a node's workers; None where they are not the job's own, or too few to share out.
+
+    Args:
+        node: The node; nodes side by side on this machine share its CPUs out first.
+        num_granted: CPUs that the job has on this node, or None where nobody says. Count.
+    """
+    cpus = find_own_cpus(num_granted)
+    if node.source == "local":
+        cpus = share_cpus(cpus, ((),) * node.num_nodes)[node.node_rank]
+    if not cpus:
+        return None
+    near = find_near_cpus(node.devices)
+    return share_cpus(cpus, near if len(near) == node.local_world_size else ((),) * node.local_world_size)
 
 
 def share_cpus(cpus: Collection[int], near: Sequence[Collection[int]]) -> tuple[tuple[int, ...], ...]:

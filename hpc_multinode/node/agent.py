@@ -14,16 +14,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hpc_multinode.errors import EXIT_FAILED, MultiNodeError
-from hpc_multinode.node.affinity import find_near_cpus, find_own_cpus, share_cpus
-from hpc_multinode.node.environment import make_node_env, make_worker_env
-from hpc_multinode.node.heartbeat import Heartbeat, make_silence
+from hpc_multinode.node.affinity import bind_cpus
 from hpc_multinode.node.host import Host
 from hpc_multinode.node.journal import Journal, read_tail
-from hpc_multinode.node.link import Link, join_remote
+from hpc_multinode.node.link import join_remote
 from hpc_multinode.node.local import LOOPBACK
+from hpc_multinode.node.membership import Membership
 from hpc_multinode.node.memory import count_oom_kills
 from hpc_multinode.node.sampling import sample_node
-from hpc_multinode.node.scratch import replace_missing_tmpdir
 from hpc_multinode.node.spec import WorkerSpec
 from hpc_multinode.node.supervisor import Supervisor
 from hpc_multinode.node.surroundings import wait_for_launcher_end, wait_for_lost_sibling
@@ -36,6 +34,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
 
     from hpc_multinode.context import NodeContext
+    from hpc_multinode.node.link import Link
+    from hpc_multinode.node.server import Server
     from hpc_multinode.plan import LaunchPlan
     from hpc_multinode.runs import RunFolder
 
@@ -62,9 +62,9 @@ class Agent:
         plan: The run.
         node: This node's place in it.
         secret: By which agents know each other.
+        server: The forkserver, or why this node can start no workers; it joins to say so, and the run ends with that.
         sends_plan: The other nodes get the plan with the start, since they have no run folder to read it from.
         joined: The link to the coordinator and its first message, where this node has joined already.
-        problem: Why this node can start no workers; it joins to say so, and the run ends with that.
     """
 
     def __init__(
@@ -74,19 +74,17 @@ class Agent:
         plan: LaunchPlan,
         node: NodeContext,
         secret: bytes,
+        server: Server | MultiNodeError,
         sends_plan: bool = False,
         joined: tuple[Link, dict[str, Any]] | None = None,
-        problem: MultiNodeError | None = None,
     ) -> None:
-        self._problem = problem
+        self._server = server
         self._joined = joined
         self._folder, self._plan, self._node, self._secret = folder, plan, node, secret
         self._began = time.monotonic()
         self._events: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         self._phases: dict[str, float] = {}
         self._host: Host | None = None
-        self._link: Link | None = None
-        self._unsent: list[dict[str, Any]] = []
         self._is_alone = False
         self._workers: Workers | None = None
         self._attempt = 0
@@ -101,7 +99,6 @@ class Agent:
         self._is_stopped = False
         self._has_ended = False
         self._journal = Journal()
-        self._heartbeat: Heartbeat[str] | None = None
         if node.node_rank == 0:
             self._host = Host(
                 folder=folder,
@@ -111,6 +108,11 @@ class Agent:
                 sends_plan=sends_plan,
                 on_broken=lambda error: self._put({"kind": "broken", "error": error}),
             )
+        self._membership = Membership(
+            open_link=self._open_link,
+            heartbeat_timeout_s=plan.heartbeat_timeout_s if self._host is None else None,
+            put=self._put,
+        )
         self._handlers: dict[str, Callable[[dict[str, Any]], Awaitable[None] | None]] = {
             "tick": self._on_tick,
             "signal": self._on_signal,
@@ -157,23 +159,22 @@ class Agent:
         sources = [self._watch_launcher()]
         if self._host is not None:
             sources += self._host.watches()
-        if self._problem is None:
-            # First of all: while the framework is being imported, the nodes find each other.
-            env = make_node_env(os.environ, plan=self._plan, node=self._node)
-            for warning in replace_missing_tmpdir(env):
-                self._journal.tell(warning)
-            self._workers = await Workers.launch(self._plan, env=env)
-            sources.append(self._listen_to_workers(self._workers))
+        if isinstance(self._server, MultiNodeError):
+            self._fail(self._describe_problem(self._server))
         else:
-            self._fail(self._describe_problem(self._problem))
-        sources.append(self._join())
-        if self._host is None:
-            sources.append(self._watch_coordinator())
-        read_attempt = lambda: self._attempt if "joined" in self._phases and self._problem is None else None  # noqa: E731
-        sources.append(sample_node(self._folder, self._node, read_attempt=read_attempt))
+            for warning in self._server.warnings:
+                self._journal.tell(warning)
+            self._workers = await Workers.open(self._server)
+            sources.append(self._listen_to_workers(self._workers))
+        sources += self._membership.sources()
+        sources.append(sample_node(self._folder, self._node, read_attempt=self._read_attempt))
         if self._plan.mode == "local" and self._node.num_nodes > 1:
             sources.append(self._watch_siblings())
         return sources
+
+    def _read_attempt(self) -> int | None:
+        """Return the attempt whose workers run here; None where there is none yet, or never will be."""
+        return self._attempt if "joined" in self._phases and self._workers is not None else None
 
     async def _handle_events(self) -> None:
         """Handle what happens, one event after the other, until the coordinator says that the run is done."""
@@ -211,21 +212,6 @@ class Agent:
         except asyncio.TimeoutError:
             return {"kind": "tick"}
 
-    async def _join(self) -> None:
-        try:
-            self._link = await self._open_link()
-        except MultiNodeError as error:
-            self._put({"kind": "unreachable", "error": error})
-            return
-        for unsent in self._unsent:
-            self._link.send(unsent)
-        while (message := await self._link.receive()) is not None:
-            if self._heartbeat is not None:
-                self._heartbeat.hear("coordinator", now=time.monotonic())
-            if message["kind"] != "beat":
-                self._put(message)
-        self._put({"kind": "hung_up", "why": "the connection closed"})
-
     async def _open_link(self) -> Link:
         if self._host is not None:
             return await self._host.open(self._secret)
@@ -233,22 +219,13 @@ class Agent:
             link, first = self._joined
             self._put(first)
             return link
-        address = LOOPBACK if self._plan.mode == "local" else self._node.main_address
-        timeout_s = self._plan.join_timeout_s
         return await join_remote(
-            self._node, self._secret, address=address, timeout_s=timeout_s, tell=self._journal.tell
+            self._node,
+            self._secret,
+            address=LOOPBACK if self._plan.mode == "local" else self._node.main_address,
+            timeout_s=self._plan.join_timeout_s,
+            tell=self._journal.tell,
         )
-
-    async def _watch_coordinator(self) -> None:
-        """Tell the coordinator that we are there, and notice that it no longer is."""
-        heartbeat = self._heartbeat = Heartbeat(timeout_s=self._plan.heartbeat_timeout_s, now=time.monotonic())
-        while True:
-            await asyncio.sleep(heartbeat.interval_s)
-            if self._link is not None:
-                self._link.send({"kind": "beat"})
-            if heartbeat.tick(time.monotonic()):
-                heartbeat.forget("coordinator")
-                self._put({"kind": "hung_up", "why": make_silence(heartbeat.timeout_s)})
 
     async def _listen_to_workers(self, workers: Workers) -> None:
         async for answer in workers.answers():
@@ -272,7 +249,7 @@ class Agent:
         self._fail(
             Outcome(node_rank=self._node.node_rank, host=self._node.host, message=lost, failure_class="lost_node")
         )
-        if self._link is None:
+        if not self._membership.has_joined:
             self._leave(EXIT_FAILED)
 
     # -- what each event does ----------------------------------------------------------------------------------------
@@ -291,22 +268,22 @@ class Agent:
         if self._num_signals >= _FORCE_AT:
             self._leave(128 + signal.Signals[name])
             return
-        self._say({"kind": "signal", "signal": name})
-        if self._link is None and name != WARNING:
+        self._membership.say({"kind": "signal", "signal": name})
+        if not self._membership.has_joined and name != WARNING:
             asyncio.get_running_loop().call_later(_LOOK_S, self._leave_unless_joined, 128 + signal.Signals[name])
 
     def _leave_unless_joined(self, code: int) -> None:
-        if self._link is None:
+        if not self._membership.has_joined:
             self._leave(code)
 
     def _on_tell(self, _: dict[str, Any]) -> None:
         if self._workers is None:
-            self._say({"kind": "told", "listens": False})
+            self._membership.say({"kind": "told", "listens": False})
         else:
             self._workers.tell()
 
     def _on_told(self, event: dict[str, Any]) -> None:
-        self._say({"kind": "told", "listens": event["listens"]})
+        self._membership.say({"kind": "told", "listens": event["listens"]})
 
     def _on_unreachable(self, event: dict[str, Any]) -> None:
         error: MultiNodeError = event["error"]
@@ -326,7 +303,7 @@ class Agent:
             self._begin_again()
         self._note_phase("joined")
         self._attempt = event["attempt"]
-        if self._problem is not None:  # the run folder itself may be what is not there
+        if self._workers is None:  # the run folder itself may be what is not there
             return
         if self._host is None:  # which has opened it before
             self._journal.open(self._folder, self._attempt, self._node.node_rank)
@@ -430,52 +407,36 @@ class Agent:
         if self._pending is None or not self._has_preloaded or self._is_stopped:
             return
         start, self._pending = self._pending, None
-        shares = self._share_cpus()
-        specs = [self._make_spec(local_rank, start, cpus=cpus) for local_rank, cpus in enumerate(shares)]
+        node, shares = self._node, None
+        if self._plan.has_bound_cpus:
+            shares = bind_cpus(node, num_granted=None if node.source == "local" else parse_cpus_on_node(os.environ))
+            if shares is None:
+                self._journal.write(
+                    "launch.cpu_bind: the CPUs of this job are not its own, or too few; nothing is bound"
+                )
+        specs = [
+            self._make_spec(local_rank, start, cpus=cpus)
+            for local_rank, cpus in enumerate(shares or ((),) * node.local_world_size)
+        ]
         self._num_oom_kills = count_oom_kills()
         self._supervisor.start(specs)
         assert self._workers is not None  # noqa: S101 - launched before any event comes
         self._workers.start(specs)
 
-    def _share_cpus(self) -> tuple[tuple[int, ...], ...]:
-        node = self._node
-        nobody = ((),) * node.local_world_size
-        if not self._plan.has_bound_cpus:
-            return nobody
-        cpus = find_own_cpus(parse_cpus_on_node(os.environ) if self._plan.mode != "local" else None)
-        if self._plan.mode == "local":  # nodes side by side
-            cpus = share_cpus(cpus, ((),) * node.num_nodes)[node.node_rank]
-        if not cpus:
-            self._journal.write("launch.cpu_bind: the CPUs of this job are not its own, or too few; nothing is bound")
-            return nobody
-        near = find_near_cpus(node.devices)
-        return share_cpus(cpus, near if len(near) == node.local_world_size else nobody)
-
     def _make_spec(self, local_rank: int, start: dict[str, Any], *, cpus: tuple[int, ...]) -> WorkerSpec:
-        node, address, port = self._node, start["main_address"], start["main_port"]
-        return WorkerSpec(
-            node_rank=node.node_rank,
-            local_rank=local_rank,
-            global_rank=node.global_rank(local_rank),
-            num_nodes=node.num_nodes,
-            local_world_size=node.local_world_size,
-            main_address=address,
-            main_port=port,
+        place = self._node.make_worker(
+            local_rank,
+            main_address=start["main_address"],
+            main_port=start["main_port"],
             attempt=self._attempt,
-            devices=node.devices,
+            run_dir=self._plan.run_dir,
+        )
+        name = self._plan.name if self._node.job_id is None else f"job {self._node.job_id}"
+        return WorkerSpec(
+            place=place,
             cpus=cpus,
-            title=f"{self._plan.name if node.job_id is None else f'job {node.job_id}'} "
-            f"rank {node.global_rank(local_rank)}/{node.world_size}",
-            log=str(self._folder.rank_log(self._attempt, node.global_rank(local_rank))),
-            env=make_worker_env(
-                node=node,
-                run_id=self._plan.run_id,
-                local_rank=local_rank,
-                main_address=address,
-                main_port=port,
-                attempt=self._attempt,
-                max_restarts=self._plan.max_restarts,
-            ),
+            title=f"{name} rank {place.global_rank}/{place.world_size}",
+            log=str(self._folder.rank_log(self._attempt, place.global_rank)),
         )
 
     def _describe_problem(self, problem: MultiNodeError) -> Outcome:
@@ -485,7 +446,7 @@ class Agent:
 
     def _fail(self, outcome: Outcome) -> None:
         self._journal.write(f"failed: {outcome.message or outcome.signal or outcome.exit_code}")
-        self._say({"kind": "failed", "outcome": outcome.to_json()})
+        self._membership.say({"kind": "failed", "outcome": outcome.to_json()})
 
     def _stop(self, reason: str) -> None:
         now = time.monotonic()
@@ -512,15 +473,9 @@ class Agent:
         self._has_ended = True
         outcomes = [outcome.to_json() for outcome in self._supervisor.outcomes]
         ended = {"kind": "ended", "outcomes": outcomes, "has_noticed": self._has_noticed, "step": self._step}
-        self._say(ended)
+        self._membership.say(ended)
         if self._is_alone:
             self._leave(EXIT_FAILED)
-
-    def _say(self, message: dict[str, Any]) -> None:
-        if self._link is None:
-            self._unsent.append(message)
-        else:
-            self._link.send(message)
 
     def _leave(self, code: int) -> None:
         self._is_alone = True
@@ -528,5 +483,5 @@ class Agent:
 
     def _note_phase(self, name: str) -> None:
         seconds = self._phases[name] = round(time.monotonic() - self._began, 3)
-        self._say({"kind": "phase", "name": name, "seconds": seconds})
+        self._membership.say({"kind": "phase", "name": name, "seconds": seconds})
         self._journal.write(f"{name} after {seconds:.2f} s")

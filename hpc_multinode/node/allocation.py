@@ -23,17 +23,19 @@ from hpc_multinode.logs import LogFollower
 from hpc_multinode.node.agent import Agent
 from hpc_multinode.node.hub import refuse
 from hpc_multinode.node.link import join_remote
+from hpc_multinode.node.server import start_server
 from hpc_multinode.person import find_login_name, find_state
 from hpc_multinode.plan import LaunchPlan
 from hpc_multinode.registry import register
 from hpc_multinode.report import Report, render_report
-from hpc_multinode.runs import REPORT, RunFolder, wait_for
+from hpc_multinode.runs import RunFolder, wait_for
 from hpc_multinode.slurm.environment import find_devices, parse_cluster_name, parse_node_context
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from hpc_multinode.context import NodeContext
+    from hpc_multinode.node.server import Server
 
 _SECRET_BYTES = 32
 _POLL_S = 0.05
@@ -72,9 +74,9 @@ def run_here(
         raise
     print(header, flush=True)  # noqa: T201
     began = time.monotonic()
-    agent = Agent(folder=folder, plan=plan, node=node, secret=secret, sends_plan=True)
+    agent = Agent(folder=folder, plan=plan, node=node, secret=secret, server=start_server(plan, node), sends_plan=True)
     code = asyncio.run(_show_while(agent, plan, node))
-    report = Report.from_json((folder.path / REPORT).read_text())
+    report = Report.read(folder.path)
     closing = render_report(report, duration_s=time.monotonic() - began, has_shown_logs=True)
     print(closing, flush=True)  # noqa: T201
     return code
@@ -90,15 +92,16 @@ async def _follow(node: NodeContext, secret: bytes) -> int:
         return 0
     plan = LaunchPlan.from_json(first["plan"])
     folder = RunFolder(path=Path(plan.run_dir), is_private=plan.is_private)
-    problem = None
+    server: Server | MultiNodeError
     try:
         node = _take_plan(node, plan)
         node = replace(node, devices=find_devices(os.environ, plan.gpus_per_node))
         wait_for(folder.path, timeout_s=plan.join_timeout_s)
+        server = start_server(plan, node)
     except MultiNodeError as error:
-        problem = error
-        print(f"error: {problem}", file=sys.stderr, flush=True)  # noqa: T201
-    agent = Agent(folder=folder, plan=plan, node=node, secret=secret, joined=(link, first), problem=problem)
+        server = error
+        print(f"error: {error}", file=sys.stderr, flush=True)  # noqa: T201
+    agent = Agent(folder=folder, plan=plan, node=node, secret=secret, server=server, joined=(link, first))
     return await _show_while(agent, plan, node)
 
 
@@ -125,9 +128,8 @@ def _take_plan(node: NodeContext, plan: LaunchPlan) -> NodeContext:
 
 async def _show_while(agent: Agent, plan: LaunchPlan, node: NodeContext) -> int:
     """Print this node's ranks' lines while the agent runs; a reader that is slow holds up nobody but the printing."""
-    first = node.node_rank * plan.local_world_size
     ended = threading.Event()
-    follower = LogFollower(Path(plan.run_dir), ranks=range(first, first + plan.local_world_size))
+    follower = LogFollower(Path(plan.run_dir), ranks=node.global_ranks)
 
     def follow() -> None:
         while not ended.wait(_POLL_S):

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from hpc_multinode import stopping
+from hpc_multinode.node.environment import make_worker_env
 from hpc_multinode.node.stray import request_death_signal
 from hpc_multinode.node.worker import run_worker
 from hpc_multinode.runs import RunFolder
@@ -60,14 +61,14 @@ def become_worker(plan: LaunchPlan, spec: WorkerSpec, *, pipe: int, page: int) -
     _open_log(plan, spec)
     if spec.cpus:
         os.sched_setaffinity(0, spec.cpus)
-    os.environ.update(spec.env)
+    os.environ.update(make_worker_env(plan, spec.place))
     if plan.start_method == "spawn":
         _exec_anew(plan, spec, pipe, page)
     stopping.become_worker(page)
     _take_place(plan)
     show_title(spec.title)
     _reseed()
-    sys.exit(run_worker(plan, spec, say=_make_say(pipe)))
+    sys.exit(run_worker(plan, spec.place, say=_make_say(pipe)))
 
 
 def main() -> NoReturn:
@@ -84,7 +85,7 @@ def main() -> NoReturn:
     stopping.become_worker(page)
     _take_place(plan)
     show_title(spec.title)
-    sys.exit(run_worker(plan, spec, say=_make_say(pipe)))
+    sys.exit(run_worker(plan, spec.place, say=_make_say(pipe)))
 
 
 def show_title(title: str) -> None:

@@ -15,7 +15,7 @@ from hpc_multinode.slurm.leaking import is_leaking
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hpc_multinode.context import NodeContext
+    from hpc_multinode.context import NodeContext, WorkerContext
     from hpc_multinode.plan import LaunchPlan
 
 # The launcher's pid, where it is in the foreground: its end is the run's end.
@@ -47,38 +47,33 @@ def make_node_env(environ: Mapping[str, str], *, plan: LaunchPlan, node: NodeCon
     return env
 
 
-def make_worker_env(
-    *,
-    node: NodeContext,
-    run_id: str,
-    local_rank: int,
-    main_address: str,
-    main_port: int,
-    attempt: int,
-    max_restarts: int,
-) -> dict[str, str]:
+def make_worker_env(plan: LaunchPlan, worker: WorkerContext) -> dict[str, str]:
     """Compose the variables of one worker: those that torchrun sets.
+
+    Args:
+        plan: The run.
+        worker: The worker's place in it.
 
     Source:
         https://docs.pytorch.org/docs/stable/elastic/run.html, Environment Variables.
     """
     numbers = {
-        "RANK": node.global_rank(local_rank),
-        "WORLD_SIZE": node.world_size,
-        "LOCAL_RANK": local_rank,
-        "LOCAL_WORLD_SIZE": node.local_world_size,
-        "NODE_RANK": node.node_rank,
-        "GROUP_RANK": node.node_rank,
-        "GROUP_WORLD_SIZE": node.num_nodes,
-        "ROLE_RANK": node.global_rank(local_rank),
-        "ROLE_WORLD_SIZE": node.world_size,
-        "MASTER_PORT": main_port,
-        "TORCHELASTIC_RESTART_COUNT": attempt,
-        "TORCHELASTIC_MAX_RESTARTS": max_restarts,
+        "RANK": worker.global_rank,
+        "WORLD_SIZE": worker.world_size,
+        "LOCAL_RANK": worker.local_rank,
+        "LOCAL_WORLD_SIZE": worker.local_world_size,
+        "NODE_RANK": worker.node_rank,
+        "GROUP_RANK": worker.node_rank,
+        "GROUP_WORLD_SIZE": worker.num_nodes,
+        "ROLE_RANK": worker.global_rank,
+        "ROLE_WORLD_SIZE": worker.world_size,
+        "MASTER_PORT": worker.main_port,
+        "TORCHELASTIC_RESTART_COUNT": worker.attempt,
+        "TORCHELASTIC_MAX_RESTARTS": plan.max_restarts,
     }
     return {
-        "MASTER_ADDR": main_address,
-        "TORCHELASTIC_RUN_ID": f"{run_id}-{attempt}",
+        "MASTER_ADDR": worker.main_address,
+        "TORCHELASTIC_RUN_ID": f"{plan.run_id}-{worker.attempt}",
         "ROLE_NAME": "default",
         **{name: str(number) for name, number in numbers.items()},
     }

@@ -154,8 +154,8 @@ class Forkserver:
             os.close(pipe_write)
             os.close(page_file)
             os.set_blocking(pipe_read, False)
-            worker = _Worker(local_rank=spec.local_rank, pid=pid, pipe=pipe_read, page=page)
-            self._workers[spec.local_rank] = worker
+            worker = _Worker(local_rank=spec.place.local_rank, pid=pid, pipe=pipe_read, page=page)
+            self._workers[spec.place.local_rank] = worker
             self._selector.register(pipe_read, selectors.EVENT_READ, worker)
         self._answer(kind="started", pids={str(w.local_rank): w.pid for w in self._workers.values()})
         return None

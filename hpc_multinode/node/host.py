@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from hpc_multinode.checkpointing import remove_saved
 from hpc_multinode.errors import EXIT_FAILED
+from hpc_multinode.layout import REPORT
 from hpc_multinode.node.coordinator import Coordinator
 from hpc_multinode.node.ending import STAY_S, Ending, judge_ending, refuse_requeue
 from hpc_multinode.node.history import read_history, write_records
@@ -20,7 +21,6 @@ from hpc_multinode.node.verdict import compose_report
 from hpc_multinode.ports import find_free_port, require_free_port
 from hpc_multinode.registry import read_entry
 from hpc_multinode.resubmission import REQUEST
-from hpc_multinode.runs import REPORT, RunFolder
 from hpc_multinode.slurm.commands import ask_job, requeue_job
 from hpc_multinode.slurm.ends import WARNING, JobEnd, judge_end
 
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from hpc_multinode.node.link import Link
     from hpc_multinode.plan import LaunchPlan
     from hpc_multinode.report import Report
+    from hpc_multinode.runs import RunFolder
 
 # Words of the wire that are events too, under the names that the run folder knows; whatever stands not here is none.
 _EVENTS = {
@@ -188,7 +189,7 @@ class Host:
         self._report = report
         try:
             await asyncio.to_thread(write_records, self._folder, report.attempts[len(self._history) :])
-            await asyncio.to_thread(self._folder.write, REPORT, report.to_json().encode())
+            await asyncio.to_thread(report.write, self._folder)
             if report.state == "COMPLETED":
                 await asyncio.to_thread(remove_saved, self._folder)
         except OSError as error:  # a full disk, or a folder that the work removed: the end is told all the same

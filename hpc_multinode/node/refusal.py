@@ -11,7 +11,6 @@ from hpc_multinode.node.ending import STAY_S, Ending, refuse_requeue
 from hpc_multinode.node.history import write_records
 from hpc_multinode.report import Report
 from hpc_multinode.resubmission import REFUSAL, REQUEST
-from hpc_multinode.runs import REPORT
 
 if TYPE_CHECKING:
     from hpc_multinode.plan import LaunchPlan
@@ -26,7 +25,7 @@ def report_refusal(folder: RunFolder, plan: LaunchPlan, *, job_id: str) -> int:
         plan: The run.
         job_id: The job's id, of a task in an array as ``4711_3``.
     """
-    report = Report.from_json((folder.path / REPORT).read_text())
+    report = Report.read(folder.path)
     last = report.attempts[-1]
     said = (folder.path / f"{REQUEST}{job_id}{REFUSAL}").read_text(errors="replace").strip()
     ending = refuse_requeue(
@@ -49,7 +48,7 @@ def report_refusal(folder: RunFolder, plan: LaunchPlan, *, job_id: str) -> int:
         notes=ending.notes,
     )
     write_records(folder, [record])
-    folder.write(REPORT, refused.to_json().encode())
+    refused.write(folder)
     print(f"error: {ending.notes[-1]}", file=sys.stderr)  # noqa: T201 - into the job's log
     if ending.stays:
         time.sleep(STAY_S)

@@ -16,6 +16,8 @@ import time
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
+from hpc_multinode.layout import name_node_file
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -87,7 +89,7 @@ class LogSizes:
     def __init__(self, folder: RunFolder, node: NodeContext, attempt: int) -> None:
         self.attempt = attempt
         self._notes = _Notes(folder, attempt, node, "sizes")
-        ranks = [node.global_rank(local_rank) for local_rank in range(node.local_world_size)]
+        ranks = node.global_ranks
         self._logs = {rank: folder.rank_log(attempt, rank) for rank in ranks}
         self._sizes = dict.fromkeys(self._logs, 0)
 
@@ -170,7 +172,7 @@ class _Notes:
     """A file beside this node's log that is kept open: to open it each time would burden a shared file system."""
 
     def __init__(self, folder: RunFolder, attempt: int, node: NodeContext, suffix: str) -> None:
-        path = folder.node_log(attempt, node.node_rank).with_suffix(f".{suffix}")
+        path = name_node_file(folder.attempt(attempt), node.node_rank, suffix)
         self._descriptor = folder.open_append(path)
 
     def __del__(self) -> None:

@@ -76,7 +76,7 @@ class Supervisor:
 
     def start(self, specs: list[WorkerSpec]) -> None:
         """Note the workers that are about to start; those of an attempt before are forgotten."""
-        self._workers = {spec.local_rank: _Worker(spec=spec) for spec in specs}
+        self._workers = {spec.place.local_rank: _Worker(spec=spec) for spec in specs}
         self._asked_at = self._term_at = self._kill_at = None
         self._is_terminated = self._is_killed = False
 
@@ -203,10 +203,10 @@ class Supervisor:
         is_bad = bool(words) or signal is not None or exit_code != 0
         lines = tuple(words.get("traceback") or ()) or tuple(tail)[-_MAX_TAIL_LINES:]
         return Outcome(
-            node_rank=spec.node_rank,
+            node_rank=spec.place.node_rank,
             host=self._host,
-            global_rank=spec.global_rank,
-            local_rank=spec.local_rank,
+            global_rank=spec.place.global_rank,
+            local_rank=spec.place.local_rank,
             pid=worker.pid,
             exit_code=exit_code,
             signal=signal,

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from hpc_multinode import checkpointing, stopping
 from hpc_multinode.arguments import OFFERED_NAMES, RANK_NAMES
-from hpc_multinode.context import WorkerContext
 from hpc_multinode.errors import EXIT_FAILED
 from hpc_multinode.executors.loading import load_executor, load_work
 from hpc_multinode.logs import TRACEBACK_HEADER
@@ -22,26 +21,25 @@ from hpc_multinode.runs import RunFolder
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hpc_multinode.node.spec import WorkerSpec
+    from hpc_multinode.context import WorkerContext
     from hpc_multinode.plan import LaunchPlan
 
 
-def run_worker(plan: LaunchPlan, spec: WorkerSpec, *, say: Callable[[dict[str, Any]], None]) -> int:
+def run_worker(plan: LaunchPlan, context: WorkerContext, *, say: Callable[[dict[str, Any]], None]) -> int:
     """Run the work and return the exit code of this process.
 
     Args:
         plan: The run.
-        spec: This worker's place in it.
+        context: This worker's place in it.
         say: Tells the agent: ``phase`` when the executor is ready, ``failed`` with the exception.
     """
-    context = _make_context(plan, spec)
     pid = os.getpid()
     try:
         executor = load_executor(plan.strategy, folders=plan.work.folders)
         given = {name: getattr(context, name) for name in (*RANK_NAMES, *OFFERED_NAMES) if name != "context"}
         work = load_work(plan, given={**given, "context": context})
         if plan.strategy.auto_checkpoint and stopping.is_worker():
-            checkpointing.enable(plan, attempt=spec.attempt, global_rank=spec.global_rank)
+            checkpointing.enable(plan, attempt=context.attempt, global_rank=context.global_rank)
         executor.setup(context)
         say({"kind": "phase", "name": "process_group"})
         result = executor.run(work, context)
@@ -49,7 +47,7 @@ def run_worker(plan: LaunchPlan, spec: WorkerSpec, *, say: Callable[[dict[str, A
             return 0
         executor.teardown(context)
         if plan.keeps_results:
-            _keep_result(plan, spec, result)
+            _keep_result(plan, context, result)
     except SystemExit as end:
         return _end_of(end, say if os.getpid() == pid else _say_nothing)
     except BaseException as error:  # noqa: BLE001 - a work may raise anything, and the agent must be told
@@ -62,22 +60,6 @@ def run_worker(plan: LaunchPlan, spec: WorkerSpec, *, say: Callable[[dict[str, A
 
 def _say_nothing(_: dict[str, Any]) -> None:
     """Stand in for the agent's ear in a process that is no worker."""
-
-
-def _make_context(plan: LaunchPlan, spec: WorkerSpec) -> WorkerContext:
-    return WorkerContext(
-        world_size=plan.world_size,
-        node_rank=spec.node_rank,
-        global_rank=spec.global_rank,
-        local_rank=spec.local_rank,
-        local_world_size=spec.local_world_size,
-        num_nodes=spec.num_nodes,
-        main_address=spec.main_address,
-        main_port=spec.main_port,
-        attempt=spec.attempt,
-        run_dir=plan.run_dir,
-        devices=spec.devices,
-    )
 
 
 def _end_of(end: SystemExit, say: Callable[[dict[str, Any]], None]) -> int:
@@ -109,11 +91,11 @@ def _fail(error: BaseException, say: Callable[[dict[str, Any]], None]) -> int:
     return EXIT_FAILED
 
 
-def _keep_result(plan: LaunchPlan, spec: WorkerSpec, result: object) -> None:
+def _keep_result(plan: LaunchPlan, context: WorkerContext, result: object) -> None:
     import cloudpickle  # noqa: PLC0415 - only where a Python caller asks for results
 
     folder = RunFolder(path=Path(plan.run_dir), is_private=plan.is_private)
-    path = folder.result(spec.attempt, spec.global_rank)
+    path = folder.result(context.attempt, context.global_rank)
     try:
         # In submitit's form, so that a run can be read as a job of its.
         content = cloudpickle.dumps(("success", result))

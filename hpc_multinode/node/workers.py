@@ -1,25 +1,31 @@
-"""The agent's side of the forkserver: starts it, sends requests, and yields what it answers."""
+"""The agent's side of the forkserver: sends requests, and yields what it answers."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import socket
 import subprocess
-import sys
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+from hpc_multinode.node.server import make_request
 
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from hpc_multinode.node.server import Server
     from hpc_multinode.node.spec import WorkerSpec
-    from hpc_multinode.plan import LaunchPlan
 
 _MAX_LINE = 4 << 20
 
 
 class Workers:
-    """The forkserver of one attempt, as a process that is asked things."""
+    """The forkserver of one agent, as a process that is asked things.
+
+    Args:
+        process: The forkserver.
+        reader: Where its answers come from.
+        writer: Where requests go.
+    """
 
     def __init__(
         self, process: subprocess.Popen[bytes], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -27,27 +33,10 @@ class Workers:
         self._process, self._reader, self._writer = process, reader, writer
 
     @classmethod
-    async def launch(cls, plan: LaunchPlan, *, env: Mapping[str, str]) -> Workers:
-        """Start the forkserver and have it import the framework.
-
-        Args:
-            plan: The run.
-            env: Its variables, which the workers inherit; what a library reads at import must be there now.
-        """
-        ours, theirs = socket.socketpair()
-        process = subprocess.Popen(  # noqa: ASYNC220, S603 - returns at once; the command is ours
-            [sys.executable, "-m", "hpc_multinode.node.forkserver", str(theirs.fileno())],
-            pass_fds=[theirs.fileno()],
-            env=dict(env),
-            cwd=plan.run_dir,
-            stdin=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-        theirs.close()
-        reader, writer = await asyncio.open_connection(sock=ours, limit=_MAX_LINE)
-        workers = cls(process, reader, writer)
-        workers._request(kind="prepare", plan=plan.to_json())
-        return workers
+    async def open(cls, server: Server) -> Workers:
+        """Speak with a forkserver that was started."""
+        reader, writer = await asyncio.open_connection(sock=server.connection, limit=_MAX_LINE)
+        return cls(server.process, reader, writer)
 
     def start(self, specs: list[WorkerSpec]) -> None:
         """Fork the workers."""
@@ -85,6 +74,6 @@ class Workers:
         self._writer.close()
         await asyncio.get_running_loop().run_in_executor(None, self._process.wait)
 
-    def _request(self, **request: Any) -> None:  # noqa: ANN401 - JSON
+    def _request(self, **request: object) -> None:
         if not self._writer.is_closing():
-            self._writer.write(json.dumps(request).encode() + b"\n")
+            self._writer.write(make_request(**request))

@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING
 
 from hpc_multinode.slurm.ends import JobFacts
-from hpc_multinode.slurm.jobs import ACCOUNTING_FIELDS, QUEUE_FORMAT
+from hpc_multinode.slurm.jobs import ACCOUNTING_FIELDS, QUEUE_FORMAT, split_job_id
 from hpc_multinode.slurm.partitions import NODE_FORMAT
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ def is_in_queue(job_id: str) -> bool:
     Source:
         squeue(1). Tried: an ended job is first listed no more, and after MinJobAge "Invalid job id specified".
     """
-    number, cluster = split_job_id(job_id)
+    number, cluster = _name_job(job_id)
     ended = _run(["squeue", "--noheader", *cluster, "--jobs", number, "--format", "%T"])
     if ended is None:
         return True
@@ -133,7 +133,7 @@ def cancel_job(job_id: str) -> str:
     Source:
         scancel(1). Tried: rc 1 with "Invalid job id specified" for a job that is forgotten.
     """
-    number, cluster = split_job_id(job_id)
+    number, cluster = _name_job(job_id)
     ended = _run(["scancel", *cluster, number])
     if ended is None:
         return "scancel does not answer"
@@ -214,7 +214,7 @@ def show_job(job_id: str) -> dict[str, str] | None:
     Source:
         scontrol(1), show job --oneliner. Values with blanks (a command, a comment) are cut at the first.
     """
-    number, cluster = split_job_id(job_id)
+    number, cluster = _name_job(job_id)
     ended = _run(["scontrol", *cluster, "--oneliner", "show", "job", number])
     if ended is None or ended.returncode != 0 or not ended.stdout.strip():
         return None
@@ -286,10 +286,10 @@ def requeue_job(job_id: str) -> str | None:
     return None if ended.returncode == 0 else ended.stderr.strip() or f"scontrol ended with {ended.returncode}"
 
 
-def split_job_id(job_id: str) -> tuple[str, list[str]]:
-    """Split ``5;alpha`` into the number and the option that names its cluster, which is empty without one."""
-    number, _, cluster = job_id.partition(";")
-    return number, [f"--clusters={cluster}"] if cluster else []
+def _name_job(job_id: str) -> tuple[str, list[str]]:
+    """Return a job's number and the option that names its cluster, where that is another one."""
+    number, cluster = split_job_id(job_id)
+    return number, [] if cluster is None else [f"--clusters={cluster}"]
 
 
 def _run(

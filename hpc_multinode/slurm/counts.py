@@ -7,27 +7,13 @@ from __future__ import annotations
 
 import re
 
-from hpc_multinode.errors import SlurmEnvironmentError
+from hpc_multinode.errors import SlurmEnvironmentError, format_variable
 
 # Twice the largest range that Slurm itself accepts. Anything above is a broken value, not a cluster.
 MAX_NODES = 131_072
 
 _MAX_COUNT = 2**32 - 1
-_SHOWN_CHARACTERS = 300
 _REPEATED = re.compile(r"([0-9]{1,10})(?:\(x([0-9]{1,10})\))?", re.ASCII)
-
-
-def format_value(value: str) -> str:
-    """Show a value in an error: cut where it is long, quoted where blanks or broken bytes would mislead."""
-    shown = value[:_SHOWN_CHARACTERS]
-    if not shown.isprintable() or shown != shown.strip() or not shown:
-        shown = ascii(shown)
-    return shown if len(value) <= _SHOWN_CHARACTERS else f"{shown}... ({len(value)} characters)"
-
-
-def format_variable(name: str, value: str) -> str:
-    """Show a variable in an error: ``NAME=value``."""
-    return f"{name}={format_value(value)}"
 
 
 def parse_count(text: str, *, variable: str, minimum: int = 0, maximum: int = _MAX_COUNT) -> int:

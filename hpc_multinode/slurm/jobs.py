@@ -112,6 +112,12 @@ def parse_submitted(said: str) -> str | None:
     return f"{number};{cluster}" if cluster else number
 
 
+def split_job_id(job_id: str) -> tuple[str, str | None]:
+    """Split ``5;alpha`` into the number and the cluster, None where it is the one that is asked from here."""
+    number, _, cluster = job_id.partition(";")
+    return number, cluster or None
+
+
 def parse_state(text: str) -> str:
     """Read a state, such as ``RUNNING``, ``CANCELLED by 54321``, ``CANCELLED+``.
 

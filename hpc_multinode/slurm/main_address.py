@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hpc_multinode.errors import SlurmEnvironmentError
+from hpc_multinode.errors import SlurmEnvironmentError, format_value, format_variable
 from hpc_multinode.ports import HOST_PLACEHOLDER, is_ip_literal, is_loopback, is_same_address, render_main_address
-from hpc_multinode.slurm.counts import format_value, format_variable
 from hpc_multinode.slurm.nodelist import find_named_node, is_same_host
 from hpc_multinode.slurm.variables import find, where
 

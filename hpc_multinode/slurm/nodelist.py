@@ -9,8 +9,8 @@ import itertools
 import re
 from typing import TYPE_CHECKING
 
-from hpc_multinode.errors import SlurmEnvironmentError
-from hpc_multinode.slurm.counts import MAX_NODES, format_variable
+from hpc_multinode.errors import SlurmEnvironmentError, format_variable
+from hpc_multinode.slurm.counts import MAX_NODES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -9,8 +9,8 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from hpc_multinode.errors import SlurmEnvironmentError
-from hpc_multinode.slurm.counts import MAX_NODES, format_variable, parse_count
+from hpc_multinode.errors import SlurmEnvironmentError, format_variable
+from hpc_multinode.slurm.counts import MAX_NODES, parse_count
 from hpc_multinode.slurm.nodelist import expand_node_list
 from hpc_multinode.slurm.variables import START_WITH_SRUN, Variable, find, parse, require, where
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from hpc_multinode.errors import SlurmEnvironmentError
-from hpc_multinode.slurm.counts import format_value, format_variable, parse_count
+from hpc_multinode.errors import SlurmEnvironmentError, format_value, format_variable
+from hpc_multinode.slurm.counts import parse_count
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -8,12 +8,11 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from hpc_multinode.errors import SubmissionError
-from hpc_multinode.preparation import require_sbatch
 from hpc_multinode.slurm.commands import read_partitions, try_script
 from hpc_multinode.slurm.fitting import Misfit, find_misfits
 from hpc_multinode.slurm.leaking import make_submission_env
 from hpc_multinode.slurm.partitions import parse_partitions
-from hpc_multinode.submission.slurm import render_slurm
+from hpc_multinode.submission.slurm import render_slurm, require_sbatch
 
 if TYPE_CHECKING:
     from hpc_multinode.plan import LaunchPlan

@@ -17,10 +17,9 @@ from hpc_multinode.node.supervisor import Supervisor
 from hpc_multinode.node.verdict import compose_report
 from hpc_multinode.node.worker import run_worker
 from hpc_multinode.ports import find_free_port
-from hpc_multinode.runs import REPORT
 
 if TYPE_CHECKING:
-    from hpc_multinode.context import NodeContext
+    from hpc_multinode.context import NodeContext, WorkerContext
     from hpc_multinode.plan import LaunchPlan
     from hpc_multinode.runs import RunFolder
 
@@ -37,45 +36,26 @@ def run_debug(plan: LaunchPlan, folder: RunFolder) -> int:
         hostname=socket.gethostname(),
         identity=(plan.run_dir,),
     )
-    port = plan.main_port or find_free_port()
-    env = make_worker_env(
-        node=node,
-        run_id=plan.run_id,
-        local_rank=0,
+    place = node.make_worker(
+        0,
         main_address=LOOPBACK,
-        main_port=port,
+        main_port=plan.main_port or find_free_port(),
         attempt=attempt,
-        max_restarts=0,
+        run_dir=plan.run_dir,
     )
-    spec = WorkerSpec(
-        node_rank=0,
-        local_rank=0,
-        global_rank=0,
-        num_nodes=1,
-        local_world_size=1,
-        main_address=LOOPBACK,
-        main_port=port,
-        attempt=attempt,
-        devices=node.devices,
-        cpus=(),
-        title="",
-        log="",
-        env=env,
-    )
-    node_env = make_node_env(os.environ, plan=plan, node=node)
+    env = {**make_node_env(os.environ, plan=plan, node=node), **make_worker_env(plan, place)}
     os.environ.clear()
-    os.environ.update(node_env)
     os.environ.update(env)
     sys.path[:0] = list(plan.work.folders)
-    return _run(plan, folder, node, spec)
+    return _run(plan, folder, node, place)
 
 
-def _run(plan: LaunchPlan, folder: RunFolder, node: NodeContext, spec: WorkerSpec) -> int:
+def _run(plan: LaunchPlan, folder: RunFolder, node: NodeContext, place: WorkerContext) -> int:
     started = datetime.now(timezone.utc).astimezone()
     coordinator = Coordinator(num_nodes=1)
-    coordinator.attempt.number = spec.attempt
+    coordinator.attempt.number = place.attempt
     supervisor = Supervisor(node_rank=0, host=node.host, signal_workers=lambda _: None)
-    supervisor.start([spec])
+    supervisor.start([WorkerSpec(place=place, cpus=(), title="", log="")])
     supervisor.note_pids({0: os.getpid()})
 
     def say(words: dict[str, Any]) -> None:
@@ -83,11 +63,11 @@ def _run(plan: LaunchPlan, folder: RunFolder, node: NodeContext, spec: WorkerSpe
         if failure is not None:
             coordinator.fail(failure, now=0.0)
 
-    code = run_worker(plan, spec, say=say)
+    code = run_worker(plan, place, say=say)
     failure = supervisor.note_exit(0, exit_code=code, signal=None)
     if failure is not None:
         coordinator.fail(failure, now=0.0)
     ending = judge_ending(plan, coordinator, end=None, history=())
     report = compose_report(plan, node, coordinator, ending, began=[started])
-    folder.write(REPORT, report.to_json().encode())
+    report.write(folder)
     return report.exit_code

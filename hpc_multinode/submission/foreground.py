@@ -10,6 +10,7 @@ import time
 from typing import TYPE_CHECKING, TextIO
 
 from hpc_multinode.errors import EXIT_FAILED
+from hpc_multinode.layout import REPORT
 from hpc_multinode.life.following import tell_waiting
 from hpc_multinode.life.looking import look_at
 from hpc_multinode.life.printing import LogPrinter
@@ -19,12 +20,12 @@ from hpc_multinode.logs import RunFollower, WaitingFollower
 from hpc_multinode.person import shorten
 from hpc_multinode.registry import read_entry
 from hpc_multinode.report import Outcome, Report, make_cancel_code, render_report
-from hpc_multinode.runs import REPORT, RunFolder
 
 if TYPE_CHECKING:
     from types import FrameType
 
     from hpc_multinode.plan import LaunchPlan
+    from hpc_multinode.runs import RunFolder
     from hpc_multinode.submission.controller import Controller
 
 _POLL_S = 0.03
@@ -101,10 +102,10 @@ class WatchedRun:
         while not path.exists() and time.monotonic() < until:  # written on another machine, it may show late
             time.sleep(_POLL_S)
         if path.exists():
-            return self._hear_slurm(Report.from_json(path.read_text()))
+            return self._hear_slurm(Report.read(self._folder.path))
         report = self._make_report()
         with contextlib.suppress(OSError):  # a full disk, or a folder that the work removed: it is told all the same
-            self._folder.write(REPORT, report.to_json().encode())
+            report.write(self._folder)
         return report
 
     def _hear_slurm(self, report: Report) -> Report:

@@ -17,13 +17,10 @@ from typing import TYPE_CHECKING, Any
 import submitit
 
 from hpc_multinode.errors import SubmissionError
-from hpc_multinode.life.looking import POLL_S, Watcher
-from hpc_multinode.registry import follow_job
 from hpc_multinode.runs import SCRIPT
 from hpc_multinode.slurm.commands import cancel_job, find_job_of_script, submit_script
 from hpc_multinode.slurm.jobs import parse_submitted
-from hpc_multinode.slurm.leaking import make_submission_env
-from hpc_multinode.submission.controller import Controller
+from hpc_multinode.slurm.leaking import make_submission_env, render_left_out
 from hpc_multinode.submission.requeue import make_requeue_guard, make_requeue_lines
 from hpc_multinode.submission.shell import (
     make_log_options,
@@ -38,7 +35,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from hpc_multinode.plan import LaunchPlan
-    from hpc_multinode.registry import Entry
     from hpc_multinode.runs import RunFolder
 
 # When to look for a job that may have got in, in seconds after the look before.
@@ -76,6 +72,26 @@ class _Executor(submitit.SlurmExecutor):
         unasked = ["export SUBMITIT_EXECUTOR=", *(["#SBATCH --signal="] * ("signal" not in self._plan.sbatch))]
         text = "\n".join(line for line in lines if not line.startswith(tuple(unasked)))
         return re.sub(r"\n{3,}", "\n\n", text).rstrip() + "\n"
+
+
+def require_sbatch() -> None:
+    """Check that a job can be submitted from here.
+
+    Raises:
+        SubmissionError: There is no sbatch; falling back to this machine would not be what was asked.
+    """
+    if shutil.which("sbatch") is None:
+        raise SubmissionError(
+            what="cluster=slurm, and there is no Slurm here",
+            found="sbatch is not on PATH",
+            fix="log in to a node of the cluster that submits, load its Slurm module, or use cluster=local",
+        )
+
+
+def warn_of_left_out(plan: LaunchPlan) -> None:
+    """Name each wish in ``SBATCH_*`` that does not count."""
+    for line in render_left_out(os.environ, plan.sbatch):
+        print(f"warning: {line}", file=sys.stderr)  # noqa: T201
 
 
 def render_slurm(plan: LaunchPlan) -> str:
@@ -195,34 +211,6 @@ def _withdraw(script: str, *, user: str, sleep: Callable[[float], None]) -> With
             return Withdrawn(job_id)
     print("interrupted: no job was submitted", file=sys.stderr)  # noqa: T201
     return Withdrawn(None)
-
-
-def make_job_controller(entry: Entry) -> Controller:
-    """Return what tells whether a run's job is over for good, through all its attempts, and cancels it.
-
-    Args:
-        entry: The run.
-    """
-    watcher, looked_at, is_there = Watcher(entry), -POLL_S, True
-
-    def is_running() -> bool:
-        nonlocal looked_at, is_there
-        if is_there and time.monotonic() - looked_at >= POLL_S:
-            is_there = not watcher.is_end(watcher.look())
-            looked_at = time.monotonic()
-        return is_there
-
-    return Controller(
-        is_running=is_running, ask_to_stop=lambda: _cancel(follow_job(entry).slurm_id), job_id=entry.job_id
-    )
-
-
-def _cancel(job_id: str) -> None:
-    refusal = cancel_job(job_id)
-    if refusal:
-        raise SubmissionError(
-            what=f"Slurm does not cancel job {job_id}", found=refusal, fix=f"scancel {job_id} when Slurm answers"
-        )
 
 
 def _make_parameters(plan: LaunchPlan) -> dict[str, Any]:

@@ -6,7 +6,6 @@ the report.
 
 from __future__ import annotations
 
-import json
 import pickle
 import signal
 from pathlib import Path
@@ -15,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 import submitit
 from submitit.core.utils import JobPaths
 
+from hpc_multinode.layout import REPORT
 from hpc_multinode.report import Report, render_report
-from hpc_multinode.runs import REPORT, RunFolder
+from hpc_multinode.runs import RunFolder
 
 if TYPE_CHECKING:
     import subprocess
@@ -43,8 +43,7 @@ class _Paths(JobPaths):
 
     @property
     def _run_folder(self) -> RunFolder:
-        run_dir = Path(self.folder).parent
-        return RunFolder(path=run_dir, is_private=json.loads((run_dir / "plan.json").read_text())["is_private"])
+        return RunFolder.of(Path(self.folder).parent)
 
     @property
     def result_pickle(self) -> Path:
@@ -52,7 +51,7 @@ class _Paths(JobPaths):
         folder, rank = self._run_folder, int(self.task_id or 0)
         path = folder.result(folder.find_newest_attempt(), rank)
         if not path.exists() and (folder.path / REPORT).exists():
-            report = Report.from_json((folder.path / REPORT).read_text())
+            report = Report.read(folder.path)
             if report.exit_code != 0:
                 path = Path(self.folder) / f"rank{rank}.failure.pkl"
                 folder.write(f"submitit/{path.name}", pickle.dumps(("error", render_report(report))))

@@ -16,7 +16,7 @@ import pytest
 import hpc_multinode.launching  # noqa: F401 - before a test replaces sys.stdout
 from hpc_multinode import __version__
 from hpc_multinode.cli import run
-from hpc_multinode.cli.main import OPTIONS, VERBS, CommandLine, parse_command_line
+from hpc_multinode.cli.command_line import OPTIONS, VERBS, CommandLine, parse_command_line
 from hpc_multinode.errors import ConfigError
 
 if TYPE_CHECKING:

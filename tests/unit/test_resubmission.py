@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from hpc_multinode.layout import REPORT
 from hpc_multinode.life.files import read_files
 from hpc_multinode.life.finding import find_run
 from hpc_multinode.life.view import SlurmWord, judge
 from hpc_multinode.registry import read_entries, read_entry, register
 from hpc_multinode.resubmission import find_successor, list_job_ids
-from hpc_multinode.runs import REPORT
 from tests.unit.life.runs import at, make_entry, make_plan, make_report
 
 if TYPE_CHECKING:

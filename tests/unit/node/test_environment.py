@@ -83,9 +83,8 @@ def make_step_env(environ: dict[str, str], plan: LaunchPlan | None = None) -> di
 
 def test_a_worker_gets_the_variables_of_torchrun() -> None:
     """Ranks, sizes, address, port and attempt stand under the names that torchrun gives them."""
-    env = make_worker_env(
-        node=make_node(), run_id="run-1", local_rank=1, main_address="n1", main_port=1234, attempt=2, max_restarts=3
-    )
+    place = make_node().make_worker(1, main_address="n1", main_port=1234, attempt=2, run_dir="/run-1")
+    env = make_worker_env(replace(make_environment_plan(), max_restarts=3), place)
     assert env == {
         "RANK": "3",
         "WORLD_SIZE": "4",

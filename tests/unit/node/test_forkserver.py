@@ -17,6 +17,8 @@ import psutil
 import pytest
 
 from hpc_multinode.config import Config, StartMethod
+from hpc_multinode.context import WorkerContext
+from hpc_multinode.node.server import make_request
 from hpc_multinode.node.spec import WorkerSpec
 from hpc_multinode.planning import make_plan
 from hpc_multinode.work import find_target
@@ -71,28 +73,26 @@ class Server:
         facts = make_facts(cwd=str(self.folder), python=sys.executable, run_root=str(self.folder))
         return make_plan(config, facts=facts, target=find_target("my_work.py:run", cwd=self.folder, is_script=False))
 
-    def start(self, num_workers: int = 1, **env: str) -> dict[int, int]:
+    def start(self, num_workers: int = 1) -> dict[int, int]:
         """Start workers and return their pids by local rank."""
-        specs = [self._spec(rank, num_workers, {"MY_RANK": str(rank), **env}) for rank in range(num_workers)]
-        self.ask(kind="start", workers=[spec.to_json() for spec in specs])
+        self.ask(kind="start", workers=[self._spec(rank, num_workers).to_json() for rank in range(num_workers)])
         return {int(rank): pid for rank, pid in self.answer("started")["pids"].items()}
 
-    def _spec(self, rank: int, num_workers: int, env: dict[str, str]) -> WorkerSpec:
-        return WorkerSpec(
+    def _spec(self, rank: int, num_workers: int) -> WorkerSpec:
+        place = WorkerContext(
+            world_size=num_workers,
             node_rank=0,
-            local_rank=rank,
             global_rank=rank,
-            num_nodes=1,
+            local_rank=rank,
             local_world_size=num_workers,
+            num_nodes=1,
             main_address="127.0.0.1",
             main_port=1234,
             attempt=0,
+            run_dir=str(self.run_dir),
             devices=(),
-            cpus=(),
-            title="rank",
-            log=str(self.log_path(rank)),
-            env=env,
         )
+        return WorkerSpec(place=place, cpus=(), title="rank", log=str(self.log_path(rank)))
 
     def log_path(self, rank: int = 0) -> Path:
         """Return a worker's log."""
@@ -104,7 +104,7 @@ class Server:
 
     def ask(self, **request: Any) -> None:
         """Send a request."""
-        self.agent.sendall(json.dumps(request).encode() + b"\n")
+        self.agent.sendall(make_request(**request))
 
     def answers_until(self, kind: str, number: int = 1) -> list[dict[str, Any]]:
         """Return all answers up to the last of ``number`` of a kind."""
@@ -256,7 +256,7 @@ def test_a_crash_leaves_a_stack_in_the_log(server: Server) -> None:
 
 def test_each_worker_is_told_by_its_rank(server: Server) -> None:
     """Workers have variables and logs of their own."""
-    source = "import os, sys\n\ndef run(local_rank):\n    print(os.environ['MY_RANK'])\n    sys.exit(local_rank)\n"
+    source = "import os, sys\n\ndef run(local_rank):\n    print(os.environ['LOCAL_RANK'])\n    sys.exit(local_rank)\n"
     server.launch(server.plan(source))
     pids = server.start(3)
     assert len(set(pids.values())) == 3
@@ -437,7 +437,7 @@ def test_a_spawned_worker_is_a_fresh_interpreter(server: Server) -> None:
         import os, sys
 
         def run(global_rank):
-            print(os.environ['MY_RANK'], global_rank, os.getpid(), 'colorsys' in sys.modules)
+            print(os.environ['LOCAL_RANK'], global_rank, os.getpid(), 'colorsys' in sys.modules)
             sys.exit(4 + global_rank)
     """
     server.launch(make_spawn_plan(server, source))

@@ -42,7 +42,7 @@ def test_the_task_is_the_node() -> None:
 def test_ranks_follow_from_the_node() -> None:
     """The second node of two with two workers each holds the global ranks 2 and 3 of 4."""
     node = parse("1", make_local_plan())
-    assert ([node.global_rank(rank) for rank in range(node.local_world_size)], node.world_size) == ([2, 3], 4)
+    assert (list(node.global_ranks), node.world_size) == ([2, 3], 4)
 
 
 def test_a_local_run_has_no_job() -> None:

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from hpc_multinode.layout import REPORT
 from hpc_multinode.node import refusal
 from hpc_multinode.report import Report
-from hpc_multinode.runs import REPORT, RunFolder
+from hpc_multinode.runs import RunFolder
 from tests.unit.life.runs import make_plan, make_report
 
 if TYPE_CHECKING:

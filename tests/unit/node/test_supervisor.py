@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from hpc_multinode.context import WorkerContext
 from hpc_multinode.node.spec import WorkerSpec
 from hpc_multinode.node.supervisor import Supervisor
 
@@ -40,21 +41,20 @@ class History:
 
 def make_spec(local_rank: int) -> WorkerSpec:
     """Return the spec of a worker of node 1 with two workers a node."""
-    return WorkerSpec(
+    place = WorkerContext(
+        world_size=4,
         node_rank=1,
-        local_rank=local_rank,
         global_rank=2 + local_rank,
-        num_nodes=2,
+        local_rank=local_rank,
         local_world_size=2,
+        num_nodes=2,
         main_address="n0",
         main_port=1234,
         attempt=0,
+        run_dir="/run",
         devices=(),
-        cpus=(),
-        title="rank",
-        log=f"/run/rank{2 + local_rank}.log",
-        env={},
     )
+    return WorkerSpec(place=place, cpus=(), title="rank", log=f"/run/rank{2 + local_rank}.log")
 
 
 def failed(exception: str = "ValueError", message: str = "boom", code: int = 1) -> dict[str, Any]:

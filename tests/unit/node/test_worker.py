@@ -13,6 +13,7 @@ import pytest
 
 import hpc_multinode
 from hpc_multinode.config import Config
+from hpc_multinode.context import WorkerContext
 from hpc_multinode.node.spec import WorkerSpec
 from hpc_multinode.node.supervisor import Supervisor
 from hpc_multinode.node.worker import TRACEBACK_HEADER, run_worker
@@ -29,22 +30,20 @@ PACKAGE = str(Path(hpc_multinode.__file__).parent)
 pytestmark = pytest.mark.usefixtures("clean_modules")
 
 
-def make_spec(tmp_path: Path) -> WorkerSpec:
+def make_place(tmp_path: Path) -> WorkerContext:
     """Return the second worker of the second of two nodes."""
-    return WorkerSpec(
+    return WorkerContext(
+        world_size=4,
         node_rank=1,
-        local_rank=1,
         global_rank=3,
-        num_nodes=2,
+        local_rank=1,
         local_world_size=2,
+        num_nodes=2,
         main_address="n0",
         main_port=1234,
         attempt=0,
+        run_dir=str(tmp_path / "run-1"),
         devices=("0",),
-        cpus=(),
-        title="rank",
-        log=str(tmp_path / "rank3.log"),
-        env={},
     )
 
 
@@ -64,7 +63,7 @@ def run_plan(tmp_path: Path, plan: LaunchPlan) -> tuple[int, list[dict[str, Any]
     """Return the exit code and what the worker said."""
     sys.path[:0] = plan.work.folders
     said: list[dict[str, Any]] = []
-    return run_worker(plan, make_spec(tmp_path), say=said.append), said
+    return run_worker(plan, make_place(tmp_path), say=said.append), said
 
 
 def run(tmp_path: Path, body: str, *, signature: str = "") -> tuple[int, list[dict[str, Any]]]:
@@ -211,7 +210,7 @@ def test_a_work_may_end_itself_badly(tmp_path: Path, end: str, code: int) -> Non
     found, said = run(tmp_path, end)
     failure = find_failure(said)
     supervisor = Supervisor(node_rank=0, host="n1", signal_workers=lambda _: None)
-    supervisor.start([make_spec(tmp_path)])
+    supervisor.start([WorkerSpec(place=make_place(tmp_path), cpus=(), title="rank", log="rank3.log")])
     told = supervisor.hear(1, failure)
     assert told is not None
     assert (found, failure["exception"], told.exit_code) == (code, "SystemExit", code)

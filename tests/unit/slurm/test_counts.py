@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpc_multinode.errors import MultiNodeError, SlurmEnvironmentError
-from hpc_multinode.slurm.counts import format_variable, parse_count, parse_counts_per_node
+from hpc_multinode.slurm.counts import parse_count, parse_counts_per_node
 
 
 @pytest.mark.parametrize(
@@ -51,15 +51,6 @@ def test_refuses_what_is_no_count(text: str) -> None:
     with pytest.raises(SlurmEnvironmentError, match="SLURM_NODEID is not a whole number from 0 to 10") as caught:
         parse_count(text, variable="SLURM_NODEID", maximum=10)
     assert caught.value.found.startswith("SLURM_NODEID=")
-
-
-@pytest.mark.parametrize(
-    ("value", "shown"),
-    [("2", "V=2"), ("", "V=''"), (" 2", "V=' 2'"), ("a\nb", "V='a\\nb'"), ("\udcff", "V='\\udcff'")],
-)
-def test_shows_a_variable(value: str, shown: str) -> None:
-    """Blanks, control characters and broken bytes are made visible, and nothing breaks the terminal."""
-    assert format_variable("V", value) == shown
 
 
 @given(st.one_of(st.text(max_size=30), st.text(alphabet="0123456789(x), ", max_size=30)))

@@ -325,7 +325,7 @@ def test_a_wrong_node_id_is_named(value: str) -> None:
 def test_global_ranks_are_dense() -> None:
     """Over all nodes the global ranks are exactly those of the world."""
     contexts = [parse(STEP), parse({**STEP, **NODE_1})]
-    ranks = [context.global_rank(local_rank) for context in contexts for local_rank in range(4)]
+    ranks = [rank for context in contexts for rank in context.global_ranks]
     assert ranks == list(range(8))
     assert {context.world_size for context in contexts} == {8}
 
