@@ -25,6 +25,7 @@ PLAIN_CONFIG = TESTS / "data" / "config"
 PROGRAMS = TESTS / "data" / "programs"
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep what shares fixtures in one process: a module, and all that runs on the one cluster."""
     for item in items:
