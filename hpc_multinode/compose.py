@@ -223,7 +223,8 @@ def _load(file: Path) -> object:
         ) from None
     except (OSError, RecursionError, OmegaConfBaseException) as error:
         text = str(error).splitlines()[0]
-        raise ConfigError(what=f"{file.name} cannot be read", found=f"{file}: {text}", fix="mend it") from None
+        fix = "mend the place that is named; the file holds keys and values, as in nodes: 2"
+        raise ConfigError(what=f"{file.name} cannot be read", found=f"{file}: {text}", fix=fix) from None
 
 
 def _check_keys(values: Mapping[str, Any], *, where: str, prefix: str = "") -> None:

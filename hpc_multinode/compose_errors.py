@@ -141,4 +141,5 @@ def explain_yaml(error: yaml.YAMLError) -> ConfigError:
     mark = getattr(error, "problem_mark", None)
     place = f"{mark.name}, line {mark.line + 1}" if mark is not None else str(error)
     problem = getattr(error, "problem", None) or "it does not parse"
-    return ConfigError(what="a configuration file is not YAML", found=place, fix=f"mend it: {problem}")
+    fix = "mend that line: key: value, with a blank behind the colon and blanks, not tabs, in front"
+    return ConfigError(what="a configuration file is not YAML", found=f"{place}: {problem}", fix=fix)

@@ -69,19 +69,26 @@ class ResourcesConfig:
     cpus_per_node: int | None = None
     # Memory a node, in GiB or with a unit (8G, 512M); 0: all of the node; null: the cluster's default.
     mem_gb: str | None = None
-    # Memory for each GPU or CPU, in GiB or with a unit; in place of mem_gb.
+    # Memory for each GPU, in GiB or with a unit; in place of mem_gb.
     mem_per_gpu: str | None = None
+    # The same for each CPU.
     mem_per_cpu: str | None = None
     # Time limit: minutes, or one of Slurm's forms (90:00 is minutes and seconds; 1:30:00, 2-12, 1-12:30:45), or
     # unlimited; null: the partition's. Not used on this machine.
     time: str | None = None
-    # Three that take one text, or a list.
+    # Partition, or a list of which Slurm takes the one that is free first; null: the cluster's default.
     partition: Any = field(default=None, metadata=TEXT)
+    # Nodes that the job has to have: a text such as n[01-04], or a list.
     nodelist: Any = field(default=None, metadata=TEXT)
+    # Nodes that it must not have, in the same form.
     exclude: Any = field(default=None, metadata=TEXT)
+    # Account that pays; null: the person's default one.
     account: str | None = None
+    # Quality of service.
     qos: str | None = None
+    # Features that the nodes must have, such as a100|h100.
     constraint: str | None = None
+    # Reservation to run in.
     reservation: str | None = None
     # Other resources of a node, such as lustre:1; where it names GPUs (gpu:a100:4), they count as gpus_per_node.
     gres: str | None = None
@@ -97,6 +104,7 @@ class ResourcesConfig:
 class ClusterConfig:
     """Where the agents run, and what stands around them."""
 
+    # Where: what fits the place, a job, this machine, this process, this srun step, or a step of this allocation.
     mode: Mode = Mode.auto
     # Command that starts Python on the nodes, as the shell reads it; null: this interpreter.
     python: str | None = None
@@ -120,6 +128,7 @@ class ClusterConfig:
 class StrategyConfig:
     """What happens in a worker around the work."""
 
+    # Its name in what is printed.
     name: str = "base"
     # Class that runs the work: "pkg.mod:Class" or "path/to/file.py:Class", a RunWorkExecutor.
     executor: str = "hpc_multinode.executors.base:RunWorkExecutor"
@@ -153,6 +162,8 @@ class LaunchConfig:
     join_timeout_s: float = 300.0
     # Silence after which a node counts as lost, in seconds.
     heartbeat_timeout_s: float = 60.0
+    # How a worker comes to be: from a process that has imported the framework, as an interpreter of its own, or
+    # forked before anything is imported (for debugging).
     start_method: StartMethod = StartMethod.forkserver
     # Each worker gets CPUs of its own, near its GPU, where the job's CPUs are its own.
     cpu_bind: bool = False

@@ -98,9 +98,9 @@ class Run:
             return make_job(self._plan, job_id=controller.job_id, process=None)
         if self._plan.mode != "local" or controller.process is None:
             raise SubmissionError(
-                what="only a submitted job and a run on this machine are submitit's",
+                what="this run has no job of submitit's: that is for submitted jobs and runs on this machine",
                 found=f"cluster.mode={self._plan.mode}",
-                fix="run.wait(), run.results()",
+                fix="run.wait() and run.results() tell the same",
             )
         return make_job(self._plan, job_id=str(controller.process.pid), process=controller.process)
 
@@ -210,7 +210,7 @@ class MultiNode:
         )
         if plan.mode not in ("local", "step", "slurm"):
             raise SubmissionError(
-                what="the Python API starts runs, and this mode is none that can be started",
+                what="the Python API cannot start a run in this mode",
                 found=f"cluster.mode={plan.mode}",
                 fix='overrides=["cluster=local"], or the command line',
             )

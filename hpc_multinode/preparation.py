@@ -134,7 +134,11 @@ def _check_shell(plan: LaunchPlan) -> None:
             ["/bin/bash", "-n"], input=f"{{\n:\n{text}\n}}\n", capture_output=True, text=True, check=False
         )
         if read.returncode != 0:
-            raise ConfigError(what=f"{key} is no shell", found=f"{text}\n{read.stderr.strip()}", fix="mend it")
+            raise ConfigError(
+                what=f"bash cannot read {key}",
+                found=f"{text}\n{read.stderr.strip()}",
+                fix="mend what bash names; quotes and brackets come in pairs",
+            )
 
 
 def _find_work(config: Config, cwd: Path) -> WorkTarget:

@@ -167,7 +167,7 @@ def register(
         if folder is not None:
             _write(folder, _name_of(entry), text)
     except OSError as error:
-        print(f"note: the run will not be in `list`: {error}", file=sys.stderr)  # noqa: T201
+        print(f"note: the run will not be in `list`, name it by its folder: {error}", file=sys.stderr)  # noqa: T201
     return entry
 
 

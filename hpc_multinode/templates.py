@@ -104,11 +104,15 @@ def render_piece(pieces: Mapping[str, str], path: str, variables: Mapping[str, A
         ) from None
     except jinja2.TemplateSyntaxError as error:
         raise ConfigError(
-            what=f"the template {error.name} is no jinja2", found=f"line {error.lineno}: {error.message}", fix="mend it"
+            what=f"the template {error.name} is no jinja2",
+            found=f"line {error.lineno}: {error.message}",
+            fix="mend that line; sbatch_templates/README.md tells what a template may hold",
         ) from None
     except (jinja2.TemplateError, TypeError, ValueError, ArithmeticError, LookupError) as error:
         raise ConfigError(
-            what=f"the template {path} cannot be rendered", found=f"{type(error).__name__}: {error}", fix="mend it"
+            what=f"the template {path} cannot be rendered",
+            found=f"{type(error).__name__}: {error}",
+            fix="look at the value that is named: what is printed is a text or a list, without line breaks",
         ) from None
 
 

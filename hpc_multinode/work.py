@@ -74,7 +74,9 @@ def _require_file(place: str, *, cwd: Path, found: str) -> Path:
         file = (cwd / Path(place).expanduser()).resolve()
         is_file = file.is_file()
     except (ValueError, OSError, RuntimeError) as error:  # a NUL, a name too long, a ring of links
-        raise WorkError(what="the path of the work is none", found=f"{found}: {error}", fix="give a path") from None
+        raise WorkError(
+            what="no file can have this path", found=f"{found}: {error}", fix="write it as path/to/train.py:Name"
+        ) from None
     if is_file:
         return file
     raise WorkError(

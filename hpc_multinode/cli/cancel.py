@@ -77,7 +77,9 @@ def _is_confirmed(views: Sequence[RunView]) -> bool:
         print(f"{view.entry.run}  {view.entry.job_id or '-'}  {view.state}", file=sys.stderr)  # noqa: T201
     if not sys.stdin.isatty():
         raise ConfigError(
-            what="more than one run would be ended", found=f"{len(views)} runs, and no terminal to ask at", fix="--yes"
+            what="more than one run would be ended",
+            found=f"{len(views)} runs, and no terminal to ask at",
+            fix="--yes ends them all; or name one run",
         )
     print(f"End these {len(views)} runs? [y/N] ", end="", file=sys.stderr, flush=True)  # noqa: T201
     return sys.stdin.readline().strip().lower() in ("y", "yes")

@@ -65,7 +65,7 @@ def run(line: CommandLine) -> int:
         raise ConfigError(
             what=f"a log cannot be read: {error.strerror}",
             found=error.filename,
-            fix="its owner submits with private=false",
+            fix="ask its owner to submit with private=false",
         ) from None
 
 

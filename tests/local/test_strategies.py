@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import ast
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.conftest import EXAMPLES, WORKS
+from tests.conftest import EXAMPLES, TESTS, WORKS
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.conftest import Launcher
 
 RANKS = f"work.target={WORKS}/ranks.py:tell"
@@ -141,6 +145,45 @@ def test_digits_are_learnt_alike_by_one_worker_and_by_four(launcher: Launcher) -
         accuracies.append(float(line.split()[1]))
     assert accuracies[0] >= 0.95
     assert round(accuracies[0], 3) == round(accuracies[1], 3)
+
+
+def test_a_persons_hydra_app_runs_as_it_is(launcher: Launcher) -> None:
+    """The example composes its own configuration from its own words, and leaves no folder of Hydra's behind."""
+    work = f"work.target={EXAMPLES}/hydra_app.py"
+    ended = launcher.local("strategy=script", work, "nodes=2", "--", "model.width=16", "steps=5")
+    assert ended.code == 0, ended.out
+    for rank in (0, 1):
+        assert ended.lines(rank)[-1].startswith(f"rank {rank} of 2: width 16, 5 steps, loss ")
+    assert [path.name for path in ended.cwd.iterdir()] == ["runs"]
+
+
+def test_weights_are_spread_over_all_workers_of_two_nodes(launcher: Launcher) -> None:
+    """The example of FSDP: four workers hold every weight once, and the loss falls."""
+    work = f"work.target={EXAMPLES}/fsdp_nodes.py:run"
+    ended = launcher.local("strategy=pytorch_spawn", work, "nodes=2", "resources.workers_per_node=2")
+    assert ended.code == 0, ended.out
+    told = re.findall(r"^\[(\d)\] rank \1 of 4: holds (\d+) of (\d+) weights$", ended.out, re.MULTILINE)
+    assert sorted(rank for rank, _, _ in told) == ["0", "1", "2", "3"]
+    assert sum(int(part) for _, part, _ in told) == int(told[0][2])
+    first, last = re.findall(r"mean loss ([\d.]+), after 20 steps ([\d.]+)", ended.out)[0]
+    assert float(last) < 0.5 * float(first)
+
+
+def test_an_example_is_swept(launcher: Launcher) -> None:
+    """The sweep that the digits example names: a run for each value."""
+    ended = launcher.local("-m", "experiment=digits", "nodes=1", "work.kwargs.epochs=1,2")
+    assert ended.code == 0, ended.out
+    assert "2 of 2 points succeeded" in ended.out
+    assert ended.out.count("] accuracy 0.") == 2
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.name)
+def test_an_example_says_what_it_shows(path: Path) -> None:
+    """Each opens with a sentence on what it shows, and is named where it is run: above, or on the cluster."""
+    text = ast.get_docstring(ast.parse(path.read_text())) or ""
+    assert re.match(r"[A-Z].*\.", text), text
+    tests = "".join(file.read_text() for file in TESTS.rglob("test_*.py"))
+    assert path.stem in tests or "experiment=digits" in text
 
 
 def test_siblings_draw_different_random_numbers(launcher: Launcher) -> None:

@@ -86,10 +86,7 @@ def _refuse(work: Any, kind: type[MultiNodeError] = WorkError, **options: Any) -
 
 
 def _passes(work: Any, **options: Any) -> bool:
-    return (
-        _refuse(work, SubmissionError, **options).what
-        == "the Python API starts runs, and this mode is none that can be started"
-    )
+    return _refuse(work, SubmissionError, **options).what == "the Python API cannot start a run in this mode"
 
 
 # -- before the start ------------------------------------------------------------------------------------------------
