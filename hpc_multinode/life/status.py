@@ -177,6 +177,6 @@ def _render_paths(view: RunView) -> list[str]:
     paths = [("run", run_dir)]
     if view.files.attempts:
         paths.append(("logs", show_rank_logs(run_dir, attempt)))
-    if entry.mode == "slurm":
+    if entry.mode == "slurm" and entry.job_id is not None:
         paths.append(("agents", show_agent_log(run_dir, entry.job_id)))
     return [f"{name + ':':8} {path}" for name, path in paths]
