@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from xdist.scheduler import LoadScopeScheduling
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -25,12 +26,17 @@ PLAIN_CONFIG = TESTS / "data" / "config"
 PROGRAMS = TESTS / "data" / "programs"
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the marks
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep what shares fixtures in one process: a module, and all that runs on the one cluster."""
-    for item in items:
-        group = "slurm" if TESTS / "slurm" in item.path.parents else str(item.path)
-        item.add_marker(pytest.mark.xdist_group(group))
+class _ByCluster(LoadScopeScheduling):
+    """Keeps what shares fixtures in one process: a module, and all that runs on the one cluster."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        """Return the group of a test; the method that xdist's documentation names for that."""
+        return "slurm" if nodeid.startswith("tests/slurm/") else nodeid.partition("::")[0]
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> _ByCluster:
+    """Share the tests out between the processes of ``-n 2``."""
+    return _ByCluster(config, log)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,4 +20,4 @@ fi
 "$venv/bin/mypy"
 # -x: the first failure ends it. Two processes: while one waits for Slurm, the other computes. pytest's closing line is
 # the last one printed.
-exec "$venv/bin/python" -m pytest -x -n 2 --dist loadgroup "$@"
+exec "$venv/bin/python" -m pytest -x -n 2 "$@"
