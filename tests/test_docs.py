@@ -181,6 +181,15 @@ def test_table_of_keys_is_the_schemas() -> None:
     assert configuration.render_page(page) == page
 
 
+def test_contributing_tells_where_each_module_is_for() -> None:
+    """The table names files that are there, and every module at the top of the package."""
+    table = (ROOT / "CONTRIBUTING.md").read_text().partition("## Where does my change go?")[2].partition("\n## ")[0]
+    package = ROOT / "hpc_multinode"
+    named = set(re.findall(r"`([a-z_/]+\.py)`", table))
+    assert [name for name in sorted(named) if not any((root / name).is_file() for root in (package, ROOT))] == []
+    assert {path.name for path in package.glob("*.py")} - named <= {"__main__.py"}
+
+
 def test_every_key_of_the_schema_says_what_it_is() -> None:
     """Each key has a comment above it, which is its text in the table."""
     assert [key for key, (_, text) in configuration.list_keys().items() if not text] == []
