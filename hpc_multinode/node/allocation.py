@@ -29,7 +29,7 @@ from hpc_multinode.plan import LaunchPlan
 from hpc_multinode.registry import register
 from hpc_multinode.report import Report, render_report
 from hpc_multinode.runs import RunFolder, wait_for
-from hpc_multinode.slurm.environment import find_devices, parse_cluster_name, parse_node_context
+from hpc_multinode.slurm.environment import parse_cluster_name, parse_node_context
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -64,7 +64,6 @@ def run_here(
     try:
         plan, config_text = prepare(node)
         node = _take_plan(node, plan)
-        node = replace(node, devices=find_devices(os.environ, plan.gpus_per_node))
         folder = RunFolder.create(plan, config_text=config_text, may_exist=True)
         header = fill(plan, folder)
         register(plan, job_id=node.job_id, step_id=node.step_id, cluster=parse_cluster_name(os.environ))
@@ -95,7 +94,6 @@ async def _follow(node: NodeContext, secret: bytes) -> int:
     server: Server | MultiNodeError
     try:
         node = _take_plan(node, plan)
-        node = replace(node, devices=find_devices(os.environ, plan.gpus_per_node))
         wait_for(folder.path, timeout_s=plan.join_timeout_s)
         server = start_server(plan, node)
     except MultiNodeError as error:
@@ -119,6 +117,7 @@ def _take_plan(node: NodeContext, plan: LaunchPlan) -> NodeContext:
         os.environ,
         local_world_size=plan.local_world_size,
         hostname=socket.gethostname(),
+        gpus_per_node=plan.gpus_per_node,
         main_address=plan.main_address,
         num_nodes=plan.num_nodes,
         user=plan.user,
