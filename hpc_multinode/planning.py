@@ -125,17 +125,7 @@ def make_plan(
         kill_s=config.stop.kill_s,
         user=facts.user,
         work=_make_work(config, facts, target),
-        strategy=StrategyPlan(
-            name=config.strategy.name,
-            executor=f"{executor.module}:{executor.name}" if executor else config.strategy.executor,
-            executor_file=executor.file if executor else None,
-            preload=tuple(dict.fromkeys((*config.strategy.preload, *config.launch.preload))),
-            is_script=config.strategy.is_script,
-            backend=config.strategy.backend,
-            timeout_s=config.strategy.timeout_s,
-            fabric_cli=config.strategy.fabric_cli,
-            auto_checkpoint=config.strategy.auto_checkpoint,
-        ),
+        strategy=_make_strategy(config, executor),
     )
     make_agent_command(plan)  # what cannot be started is refused now
     return plan
@@ -333,4 +323,19 @@ def _make_work(config: Config, facts: Facts, target: WorkTarget | None) -> WorkP
         folders=tuple(dict.fromkeys((*folders, *facts.python_path))),
         args=tuple(args),
         kwargs=dict(work.kwargs),
+    )
+
+
+def _make_strategy(config: Config, executor: WorkTarget | None) -> StrategyPlan:
+    strategy = config.strategy
+    return StrategyPlan(
+        name=strategy.name,
+        executor=f"{executor.module}:{executor.name}" if executor else strategy.executor,
+        executor_file=executor.file if executor else None,
+        preload=tuple(dict.fromkeys((*strategy.preload, *config.launch.preload))),
+        is_script=strategy.is_script,
+        backend=strategy.backend,
+        timeout_s=strategy.timeout_s,
+        fabric_cli=strategy.fabric_cli,
+        auto_checkpoint=strategy.auto_checkpoint,
     )
