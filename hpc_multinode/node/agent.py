@@ -10,7 +10,7 @@ import asyncio
 import os
 import signal
 import time
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from hpc_multinode.errors import EXIT_FAILED, MultiNodeError
@@ -54,6 +54,31 @@ _SLURM_GRACE_S = 27.0
 _FORCE_AT = 3
 
 
+@dataclass(slots=True)
+class _Attempt:
+    """What is known of the attempt that goes on; nothing of it stays for the next.
+
+    Attributes:
+        number: Which one, from 0.
+        began: When it began here, on this process's clock in seconds.
+        has_joined: All nodes have met.
+        num_ready: Workers whose executor is ready. Count.
+        has_noticed: A worker has noticed that it is to stop.
+        step: The furthest step that a worker has saved, or None.
+        is_stopped: The workers are to end.
+        has_ended: The coordinator has been told that no worker is left.
+    """
+
+    number: int = 0
+    began: float = field(default_factory=time.monotonic)
+    has_joined: bool = False
+    num_ready: int = 0
+    has_noticed: bool = False
+    step: int | None = None
+    is_stopped: bool = False
+    has_ended: bool = False
+
+
 class Agent:
     """One node's agent.
 
@@ -81,23 +106,17 @@ class Agent:
         self._server = server
         self._joined = joined
         self._folder, self._plan, self._node, self._secret = folder, plan, node, secret
-        self._began = time.monotonic()
         self._events: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
-        self._phases: dict[str, float] = {}
         self._host: Host | None = None
         self._is_alone = False
         self._workers: Workers | None = None
-        self._attempt = 0
+        self._attempt = _Attempt()
         self._exit_code = 0
         self._num_oom_kills = 0
-        self._has_noticed = self._is_signalled = False
-        self._step: int | None = None
-        self._num_ready = 0
+        self._is_signalled = False
         self._num_signals = 0
         self._has_preloaded = False
         self._pending: dict[str, Any] | None = None
-        self._is_stopped = False
-        self._has_ended = False
         self._journal = Journal()
         if node.node_rank == 0:
             self._host = Host(
@@ -113,7 +132,12 @@ class Agent:
             heartbeat_timeout_s=plan.heartbeat_timeout_s if self._host is None else None,
             put=self._put,
         )
-        self._handlers: dict[str, Callable[[dict[str, Any]], Awaitable[None] | None]] = {
+        self._handlers = self._list_handlers()
+        self._supervisor = Supervisor(node_rank=node.node_rank, host=node.host, signal_workers=self._signal_workers)
+
+    def _list_handlers(self) -> dict[str, Callable[[dict[str, Any]], Awaitable[None] | None]]:
+        """Return what each kind of event is for."""
+        return {
             "tick": self._on_tick,
             "signal": self._on_signal,
             "unreachable": self._on_unreachable,
@@ -129,7 +153,6 @@ class Agent:
             "exited": self._on_exited,
             "forkserver_gone": self._on_forkserver_gone,
         }
-        self._supervisor = Supervisor(node_rank=node.node_rank, host=node.host, signal_workers=self._signal_workers)
 
     async def run(self) -> int:
         """Run this node from joining to the end, and return its exit code."""
@@ -174,7 +197,7 @@ class Agent:
 
     def _read_attempt(self) -> int | None:
         """Return the attempt whose workers run here; None where there is none yet, or never will be."""
-        return self._attempt if "joined" in self._phases and self._workers is not None else None
+        return self._attempt.number if self._attempt.has_joined and self._workers is not None else None
 
     async def _handle_events(self) -> None:
         """Handle what happens, one event after the other, until the coordinator says that the run is done."""
@@ -242,8 +265,12 @@ class Agent:
 
     async def _watch_siblings(self) -> None:
         """Notice that another agent has ended before all have met: submitit's controller waits for all of them."""
-        await wait_for_lost_sibling(self._node.num_nodes, until=lambda: "joined" in self._phases or self._is_stopped)
-        if "joined" in self._phases or self._is_stopped:
+
+        def is_settled() -> bool:
+            return self._attempt.has_joined or self._attempt.is_stopped
+
+        await wait_for_lost_sibling(self._node.num_nodes, until=is_settled)
+        if is_settled():
             return
         lost = "an agent of this run ended before all had met; see submitit/ in the run folder"
         self._fail(
@@ -295,28 +322,21 @@ class Agent:
             return
         self._journal.tell(f"node {self._node.node_rank} ({self._node.host}): the coordinator on node 0 "
                            f"({self._node.hosts[0]}) is lost: {event['why']}; stopping")  # fmt: skip
-        self._is_alone = self._is_stopped = True
+        self._is_alone = self._attempt.is_stopped = True
         self._stop("failure")
 
     def _on_start(self, event: dict[str, Any]) -> None:
-        if self._phases.get("joined") is not None:
-            self._begin_again()
+        if self._attempt.has_joined:
+            self._attempt = _Attempt()  # of the one before no worker is left anywhere
+        self._attempt.number = event["attempt"]
+        self._attempt.has_joined = True
         self._note_phase("joined")
-        self._attempt = event["attempt"]
         if self._workers is None:  # the run folder itself may be what is not there
             return
         if self._host is None:  # which has opened it before
-            self._journal.open(self._folder, self._attempt, self._node.node_rank)
+            self._journal.open(self._folder, self._attempt.number, self._node.node_rank)
         self._pending = event
         self._start_when_ready()
-
-    def _begin_again(self) -> None:
-        """Forget the attempt before, of which no worker is left anywhere."""
-        self._began = time.monotonic()
-        self._phases.clear()
-        self._num_ready = 0
-        self._is_stopped = self._has_ended = self._has_noticed = False
-        self._step = None
 
     def _on_preloaded(self, event: dict[str, Any]) -> None:
         self._note_phase("preloaded")
@@ -344,8 +364,8 @@ class Agent:
     async def _on_said(self, event: dict[str, Any]) -> None:
         local_rank, words = event["local_rank"], event["words"]
         if words["kind"] == "phase":
-            self._num_ready += 1
-            if self._num_ready == self._node.local_world_size:
+            self._attempt.num_ready += 1
+            if self._attempt.num_ready == self._node.local_world_size:
                 self._note_phase(words["name"])
             return
         tail = () if words.get("traceback") else await self._read_tail(local_rank)
@@ -355,13 +375,14 @@ class Agent:
 
     async def _on_exited(self, event: dict[str, Any]) -> None:
         local_rank, exit_code, name = event["local_rank"], event["exit_code"], event["signal"]
-        self._step = max((step for step in (self._step, event["step"]) if step is not None), default=None)
+        attempt = self._attempt
+        attempt.step = max((step for step in (attempt.step, event["step"]) if step is not None), default=None)
         if name == "SIGTERM" and not self._supervisor.is_stopping and not self._is_signalled:
             await asyncio.sleep(_SAME_SIGNAL_S)
         # By a handler of the work's: of our SIGTERM, or of Slurm's own, which may come to workers before our word.
         is_first = self._is_signalled and not event["was_told"]
         has_heard = is_first or (event["handles_term"] and self._supervisor.is_terminated)
-        self._has_noticed = self._has_noticed or event["has_noticed"] or has_heard
+        attempt.has_noticed = attempt.has_noticed or event["has_noticed"] or has_heard
         tail = await self._read_tail(local_rank) if exit_code != 0 else ()
         # The kernel kills the process that it deems the largest, which may be a child of the worker.
         is_out_of_memory = exit_code != 0 and count_oom_kills() > self._num_oom_kills
@@ -384,16 +405,16 @@ class Agent:
             return ("(the log could not be read: its file system does not answer)",)
 
     def _on_forkserver_gone(self, _: dict[str, Any]) -> None:
-        if self._has_ended:
+        if self._attempt.has_ended:
             return
         code = self._workers.exit_code if self._workers is not None else None
         message = f"the process that starts and holds the workers ended by itself, with exit code {code}"
         self._fail(replace(self._supervisor.lose_all(message), last_lines=read_tail("/proc/self/fd/2")[-_LAST_LINES:]))
 
     def _on_stop(self, event: dict[str, Any]) -> None:
-        say = self._journal.write if "joined" in self._phases else self._journal.tell
+        say = self._journal.write if self._attempt.has_joined else self._journal.tell
         say(f"stopping: {event['reason']}" + (f", {event['why']}" if event.get("why") else ""))
-        self._is_stopped = True
+        self._attempt.is_stopped = True
         self._stop(event["reason"])
 
     def _on_grace(self, event: dict[str, Any]) -> None:
@@ -404,7 +425,7 @@ class Agent:
     # -- acting ------------------------------------------------------------------------------------------------------
 
     def _start_when_ready(self) -> None:
-        if self._pending is None or not self._has_preloaded or self._is_stopped:
+        if self._pending is None or not self._has_preloaded or self._attempt.is_stopped:
             return
         start, self._pending = self._pending, None
         node, shares = self._node, None
@@ -428,7 +449,7 @@ class Agent:
             local_rank,
             main_address=start["main_address"],
             main_port=start["main_port"],
-            attempt=self._attempt,
+            attempt=self._attempt.number,
             run_dir=self._plan.run_dir,
         )
         name = self._plan.name if self._node.job_id is None else f"job {self._node.job_id}"
@@ -436,7 +457,7 @@ class Agent:
             place=place,
             cpus=cpus,
             title=f"{name} rank {place.global_rank}/{place.world_size}",
-            log=str(self._folder.rank_log(self._attempt, place.global_rank)),
+            log=str(self._folder.rank_log(self._attempt.number, place.global_rank)),
         )
 
     def _describe_problem(self, problem: MultiNodeError) -> Outcome:
@@ -467,13 +488,18 @@ class Agent:
 
     def _tell_end(self) -> None:
         """Tell the coordinator once that this node has no worker left."""
-        has_none = self._is_stopped or bool(self._supervisor.outcomes)
-        if self._has_ended or not has_none or not self._supervisor.is_over:
+        attempt, outcomes = self._attempt, self._supervisor.outcomes
+        if attempt.has_ended or not (attempt.is_stopped or outcomes) or not self._supervisor.is_over:
             return
-        self._has_ended = True
-        outcomes = [outcome.to_json() for outcome in self._supervisor.outcomes]
-        ended = {"kind": "ended", "outcomes": outcomes, "has_noticed": self._has_noticed, "step": self._step}
-        self._membership.say(ended)
+        attempt.has_ended = True
+        self._membership.say(
+            {
+                "kind": "ended",
+                "outcomes": [outcome.to_json() for outcome in outcomes],
+                "has_noticed": attempt.has_noticed,
+                "step": attempt.step,
+            }
+        )
         if self._is_alone:
             self._leave(EXIT_FAILED)
 
@@ -482,6 +508,6 @@ class Agent:
         self._put({"kind": "done", "exit_code": code})
 
     def _note_phase(self, name: str) -> None:
-        seconds = self._phases[name] = round(time.monotonic() - self._began, 3)
+        seconds = round(time.monotonic() - self._attempt.began, 3)
         self._membership.say({"kind": "phase", "name": name, "seconds": seconds})
         self._journal.write(f"{name} after {seconds:.2f} s")
