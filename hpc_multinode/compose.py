@@ -73,6 +73,8 @@ def explained(overrides: Sequence[str], config_dirs: Sequence[Path]) -> Iterator
     try:
         yield
     except (HydraException, OmegaConfBaseException) as error:
+        if _is_interrupted(error):
+            raise KeyboardInterrupt from None
         raise explain(error, overrides) from None
     except yaml.YAMLError as error:
         raise explain_yaml(error) from None
@@ -85,6 +87,13 @@ def explained(overrides: Sequence[str], config_dirs: Sequence[Path]) -> Iterator
         raise ConfigError(
             what="the configuration cannot be composed", found=found, fix="look at the defaults list of your files"
         ) from None
+
+
+def _is_interrupted(error: BaseException | None) -> bool:
+    """Say whether a Ctrl-C is what an error of Hydra's comes from."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error is not None
 
 
 @contextlib.contextmanager

@@ -47,13 +47,13 @@ def explain(error: Exception, words: Sequence[str]) -> ConfigError:
     inner = error
     while not isinstance(inner, OmegaConfBaseException) and (inner.__cause__ or inner.__context__):
         inner = cast("Exception", inner.__cause__ or inner.__context__)
-    lines = str(error).splitlines()
+    lines = str(error).splitlines() or str(inner).splitlines() or [type(inner).__name__]
     in_file = _IN_FILE.match(lines[0])
     found = _name_file(in_file[1]) if in_file else lines[0].removeprefix("Error merging override ")
     # As typed, where we have put signs of Hydra's before it.
     found = next((word for word in words if word.lstrip("+") == found.lstrip("+")), found)
     key = str(getattr(inner, "full_key", None) or "")
-    text = str(inner).splitlines()[0]
+    text = (str(inner).splitlines() or lines)[0]
     if isinstance(inner, ConfigKeyError) and key:
         return ConfigError(what=f"unknown key {key!r}", found=f"in {found}", fix=_suggest_for_file(key))
     if "Merge error" in text or "Cannot merge" in text:

@@ -6,10 +6,11 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hydra.errors import ConfigCompositionException
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hpc_multinode.compose import compose_config, find_config_dirs, render_config
+from hpc_multinode.compose import compose_config, explained, find_config_dirs, render_config
 from hpc_multinode.config import Config, Mode, StartMethod
 from hpc_multinode.errors import ConfigError
 
@@ -609,3 +610,16 @@ def test_renders_resolved_values() -> None:
     text = render_config(_compose("name=${nodes}-x", "nodes=3", "cluster=slurm"))
     assert "name: 3-x\n" in text
     assert "  mode: slurm\n" in text
+
+
+def test_ctrl_c_while_composing_stays_one() -> None:
+    """Whatever error Hydra makes of it, the person has pressed Ctrl-C and made no mistake."""
+    with pytest.raises(KeyboardInterrupt), explained((), ()):
+        raise ConfigCompositionException from KeyboardInterrupt()
+
+
+def test_an_error_without_a_text_is_told_by_its_kind() -> None:
+    """Hydra has such, and the error is ours all the same."""
+    with pytest.raises(ConfigError) as caught, explained((), ()):
+        raise ConfigCompositionException
+    assert caught.value.found == "ConfigCompositionException"
