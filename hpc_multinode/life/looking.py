@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from hpc_multinode.life.files import read_files
 from hpc_multinode.life.queue import FIRST_S, Queue, make_interval
 from hpc_multinode.life.settling import can_settle, rewrite, settle
-from hpc_multinode.life.view import RunView, SlurmWord, explain, is_own_job, judge, merge_word
+from hpc_multinode.life.slurm_word import SlurmWord, is_own_job, merge_word
+from hpc_multinode.life.view import RunView, explain, judge
 from hpc_multinode.registry import Entry, follow_job, is_alive
 
 if TYPE_CHECKING:

@@ -18,7 +18,8 @@ from datetime import datetime, timezone
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from hpc_multinode.life.view import SlurmWord, is_new
+from hpc_multinode.life.slurm_word import SlurmWord
+from hpc_multinode.life.view import is_new
 from hpc_multinode.registry import read_state, write_state
 from hpc_multinode.slurm.commands import find_cluster_name, list_accounting, list_queue, list_steps
 from hpc_multinode.slurm.jobs import ACTIVE, AccountedJob, QueuedJob, find_accounted, parse_accounting, parse_queue

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from hpc_multinode.errors import EXIT_FAILED
 from hpc_multinode.layout import REPORT
 from hpc_multinode.life.files import read_tail
-from hpc_multinode.life.view import CLASSES, RunView, name_end
+from hpc_multinode.life.slurm_word import CLASSES, name_end
 from hpc_multinode.records import time_attempts
 from hpc_multinode.report import Outcome, Report
 from hpc_multinode.runs import RunFolder
@@ -21,6 +21,7 @@ from hpc_multinode.slurm.jobs import FINAL, parse_state
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from hpc_multinode.life.view import RunView
     from hpc_multinode.registry import Entry
 
 # The accounting, and files that another machine wrote, may come this much later than the end of a job. Seconds.

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hpc_multinode.life.files import read_files
-from hpc_multinode.life.view import SlurmWord, judge
+from hpc_multinode.life.slurm_word import SlurmWord
+from hpc_multinode.life.view import judge
 from hpc_multinode.records import check_attempt, take_fields, time_attempts
 from hpc_multinode.registry import Entry
 from hpc_multinode.report import Outcome, Report

@@ -10,7 +10,8 @@ import pytest
 from hpc_multinode.layout import REPORT
 from hpc_multinode.life.files import read_files
 from hpc_multinode.life.finding import find_run
-from hpc_multinode.life.view import SlurmWord, judge
+from hpc_multinode.life.slurm_word import SlurmWord
+from hpc_multinode.life.view import judge
 from hpc_multinode.registry import read_entries, read_entry, register
 from hpc_multinode.resubmission import find_successor, list_job_ids
 from tests.unit.life.runs import at, make_entry, make_plan, make_report

@@ -10,10 +10,11 @@ import pytest
 
 from hpc_multinode.life.files import read_files
 from hpc_multinode.life.page import PageFacts, render_page
+from hpc_multinode.life.slurm_word import SlurmWord
 from hpc_multinode.life.svg import format_seconds
 from hpc_multinode.life.timeline import MAX_RANK_ROWS, Timeline, read_samples, read_timeline
 from hpc_multinode.life.usage import GIB, compare, make_curves, parse_size, read_cpus
-from hpc_multinode.life.view import RunView, SlurmWord, judge
+from hpc_multinode.life.view import RunView, judge
 from hpc_multinode.report import Outcome
 from hpc_multinode.slurm.jobs import ACCOUNTING_FIELDS, parse_accounting
 from tests.unit.life.runs import at, make_entry, make_job, make_report, write_lines

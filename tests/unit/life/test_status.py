@@ -10,9 +10,10 @@ import pytest
 
 from hpc_multinode.life.files import read_files
 from hpc_multinode.life.ranks import RankView, read_ranks
+from hpc_multinode.life.slurm_word import SlurmWord
 from hpc_multinode.life.status import render_status
 from hpc_multinode.life.table import format_span, name_ranks, wants_colour
-from hpc_multinode.life.view import RunView, SlurmWord, judge
+from hpc_multinode.life.view import RunView, judge
 from hpc_multinode.logs import TRACEBACK_HEADER
 from hpc_multinode.report import Outcome, Report
 from tests.unit.life.runs import at, make_entry, make_job, make_report, write_lines

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from hpc_multinode.life.files import RunFiles
-from hpc_multinode.life.view import RunView, SlurmWord, judge
+from hpc_multinode.life.slurm_word import SlurmWord
+from hpc_multinode.life.view import RunView, judge
 from hpc_multinode.report import Outcome, Report
 from hpc_multinode.slurm.jobs import AccountedJob
 from tests.unit.life.runs import at, make_entry, make_job, make_report
