@@ -7,6 +7,8 @@ from __future__ import annotations
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
+# Of who no longer watches a run, which goes on.
+EXIT_DETACHED = 130
 _SHOWN_CHARACTERS = 300
 
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from hpc_multinode.errors import SubmissionError
+from hpc_multinode.errors import EXIT_DETACHED, SubmissionError
 from hpc_multinode.launching import describe_plan, launch
 from hpc_multinode.life.files import read_report
 from hpc_multinode.person import shorten
@@ -194,10 +194,9 @@ def _register(array: SubmittedArray, plans: Mapping[int, LaunchPlan], cluster: s
 def _wait_for_all(sweep: Sweep, entries: Sequence[Entry], out: TextIO) -> int:
     """Wait for all runs, tell how each has ended, and return the worst exit code; Ctrl-C leaves them alone."""
     from hpc_multinode.life.closing import print_closing  # noqa: PLC0415 - only where somebody waits
-    from hpc_multinode.life.detaching import EXIT_DETACHED  # noqa: PLC0415
     from hpc_multinode.life.waiting import Teller, wait_for_end  # noqa: PLC0415
 
-    teller = Teller(lambda text: print(text, file=sys.stderr, flush=True))  # noqa: T201
+    teller = Teller()
     try:
         return max(print_closing(wait_for_end(entry, tell=teller), out=out) for entry in entries)
     except KeyboardInterrupt:

@@ -10,7 +10,7 @@ from hpc_multinode.cli.options import RUN_HELP, Parser
 from hpc_multinode.errors import EXIT_FAILED, ConfigError
 from hpc_multinode.life.cancelling import ask_to_end, wait_until_gone
 from hpc_multinode.life.closing import print_closing
-from hpc_multinode.life.detaching import EXIT_DETACHED, Detached, detachable
+from hpc_multinode.life.detaching import detachable
 from hpc_multinode.life.finding import find_runs
 from hpc_multinode.life.looking import look_at_all
 from hpc_multinode.life.waiting import Teller, describe_view
@@ -45,26 +45,20 @@ def run(line: CommandLine) -> int:
     for view in active:  # all at once, and then wait for each
         ask_to_end(view.entry)
     ended = [view if view.is_over else _wait_until_gone(view) for view in views]
-    if any(view is None for view in ended):
-        return EXIT_DETACHED
     if options.json:
-        print(json.dumps([view.to_json() for view in ended if view is not None]))  # noqa: T201
+        print(json.dumps([view.to_json() for view in ended]))  # noqa: T201
         return 0
     for before, after in zip(views, ended, strict=True):
         if before.is_over:
             print(f"{describe_view(before)}: it was over before")  # noqa: T201
-        elif after is not None:
+        else:
             print_closing(after)
     return 0
 
 
-def _wait_until_gone(view: RunView) -> RunView | None:
-    """Wait until a run is gone; None after Ctrl-C."""
-    try:
-        with detachable(view.entry):
-            return wait_until_gone(view.entry, tell=Teller(lambda text: print(text, file=sys.stderr, flush=True)))  # noqa: T201
-    except Detached:
-        return None
+def _wait_until_gone(view: RunView) -> RunView:
+    with detachable(view.entry):
+        return wait_until_gone(view.entry, tell=Teller())
 
 
 def _is_confirmed(views: Sequence[RunView]) -> bool:

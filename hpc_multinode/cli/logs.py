@@ -11,7 +11,7 @@ from hpc_multinode.context import list_ranks
 from hpc_multinode.errors import ConfigError
 from hpc_multinode.layout import has_rank_logs
 from hpc_multinode.life.closing import print_closing
-from hpc_multinode.life.detaching import EXIT_DETACHED, Detached, detachable
+from hpc_multinode.life.detaching import detachable
 from hpc_multinode.life.files import read_files
 from hpc_multinode.life.finding import find_run
 from hpc_multinode.life.following import follow, show_attempt, show_last, wait_for_logs
@@ -59,8 +59,6 @@ def run(line: CommandLine) -> int:
     try:
         with detachable(entry):
             return _show(entry, options, printer, ranks, teller)
-    except Detached:
-        return EXIT_DETACHED
     except PermissionError as error:  # somebody else's run, whose folder may be looked into
         raise ConfigError(
             what=f"a log cannot be read: {error.strerror}",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from hpc_multinode import __version__
 from hpc_multinode.cli import completion
 from hpc_multinode.cli.command_line import parse_command_line
-from hpc_multinode.errors import MultiNodeError
+from hpc_multinode.errors import EXIT_DETACHED, MultiNodeError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,7 +30,7 @@ def run(argv: Sequence[str]) -> int:
         print(f"error: {error}", file=sys.stderr)  # noqa: T201
         return error.exit_code
     except KeyboardInterrupt:
-        return 130
+        return EXIT_DETACHED
     except BrokenPipeError:  # the reader of our output, such as head, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1

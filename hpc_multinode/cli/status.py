@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from hpc_multinode.cli.options import Parser
 from hpc_multinode.errors import ConfigError
 from hpc_multinode.life.closing import print_closing
-from hpc_multinode.life.detaching import EXIT_DETACHED, Detached, detachable
+from hpc_multinode.life.detaching import detachable
 from hpc_multinode.life.finding import find_run
 from hpc_multinode.life.looking import Watcher, look_at, make_pause, settle_later_word
 from hpc_multinode.life.queue import Queue
@@ -41,11 +41,8 @@ def run(line: CommandLine) -> int:
     if options.watch and options.json:
         raise ConfigError(what="--watch is for people", found="--watch --json", fix="wait RUN, then status --json RUN")
     if options.watch:
-        try:
-            with detachable(entry):
-                return print_closing(_watch(entry))
-        except Detached:
-            return EXIT_DETACHED
+        with detachable(entry):
+            return print_closing(_watch(entry))
     queue = Queue()
     view = settle_later_word(look_at(entry, queue=queue), queue=queue)
     if options.json:

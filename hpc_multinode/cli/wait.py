@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 from hpc_multinode.cli.options import Parser
 from hpc_multinode.life.closing import print_closing
-from hpc_multinode.life.detaching import EXIT_DETACHED, Detached, detachable
+from hpc_multinode.life.detaching import detachable
 from hpc_multinode.life.finding import find_run
 from hpc_multinode.life.waiting import Teller, wait_for_end
 
@@ -24,9 +23,6 @@ def run(line: CommandLine) -> int:
     """Wait and return the run's exit code; Ctrl-C leaves the run alone."""
     options = make_parser().parse_args(line.words)
     entry = find_run(options.run)
-    try:
-        with detachable(entry):
-            view = wait_for_end(entry, tell=Teller(lambda text: print(text, file=sys.stderr, flush=True)))  # noqa: T201
-    except Detached:
-        return EXIT_DETACHED
+    with detachable(entry):
+        view = wait_for_end(entry, tell=Teller())
     return print_closing(view, wants_json=options.json)

@@ -12,11 +12,9 @@ if TYPE_CHECKING:
 
     from hpc_multinode.registry import Entry
 
-EXIT_DETACHED = 130
-
 
 class Detached(KeyboardInterrupt):
-    """The person does not want to watch any longer."""
+    """The person does not want to watch any longer; the command line then ends with ``EXIT_DETACHED``."""
 
 
 @contextlib.contextmanager

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from hpc_multinode.layout import has_rank_logs, name_attempt
 from hpc_multinode.life.closing import print_closing
-from hpc_multinode.life.detaching import EXIT_DETACHED, Detached, detachable
+from hpc_multinode.life.detaching import detachable
 from hpc_multinode.life.history import find_line_ends, find_windows, read_window
 from hpc_multinode.life.looking import POLL_S, Watcher, make_pause
 from hpc_multinode.life.printing import LogPrinter
@@ -155,19 +155,18 @@ def follow(
 
 
 def follow_to_end(entry: Entry, *, out: TextIO) -> int:
-    """Follow a run that was just submitted and return its exit code; Ctrl-C leaves the run alone.
+    """Follow a run that was just submitted and return its exit code.
 
     Args:
         entry: Which run.
         out: Where the ranks' lines and the closing text go.
+
+    Raises:
+        Detached: Ctrl-C, which leaves the run alone.
     """
     printer = LogPrinter(out, local_world_size=entry.local_world_size, is_coloured=wants_colour(out))
-    teller = Teller(lambda text: print(text, file=sys.stderr, flush=True))  # noqa: T201
-    try:
-        with detachable(entry):
-            view = follow(entry, printer, tell=teller)
-    except Detached:
-        return EXIT_DETACHED
+    with detachable(entry):
+        view = follow(entry, printer, tell=Teller())
     return print_closing(view, has_shown_logs=True, out=out)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from typing import TYPE_CHECKING
 
@@ -38,14 +39,18 @@ def wait_for_end(
         sleep(POLL_S)
 
 
+def _write_to_stderr(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)  # noqa: T201
+
+
 class Teller:
     """Says in one line how a run stands, whenever that has changed.
 
     Args:
-        write: Takes a line.
+        write: Takes a line; by itself it goes to stderr.
     """
 
-    def __init__(self, write: Callable[[str], None]) -> None:
+    def __init__(self, write: Callable[[str], None] = _write_to_stderr) -> None:
         self._write = write
         self._said = ""
 
