@@ -287,6 +287,8 @@ def test_module_says_what_it_is_for(path: Path) -> None:
     [
         ("import hpc_multinode", {"torch", "lightning", "hydra", "omegaconf", "submitit", "cloudpickle"}),
         ("from hpc_multinode import RunWorkExecutor", {"torch", "lightning", "hydra", "omegaconf", "submitit"}),
+        # What an agent imports before it starts the forkserver, whose import of the framework all wait for.
+        ("from hpc_multinode.node import local, server; import hpc_multinode.runs", {"asyncio", "psutil", "yaml"}),
         ("import hpc_multinode.node.agent", {"torch", "lightning", "hydra", "omegaconf", "submitit", "numpy", "yaml"}),
         ("from hpc_multinode.cli import run; run(['render', 'strategy=lite'])", {"torch", "lightning", "numpy"}),
         (
