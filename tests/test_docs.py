@@ -10,7 +10,7 @@ import typing
 
 import pytest
 
-from hpc_multinode.cli.main import LIFE_VERBS, parse_command_line
+from hpc_multinode.cli.command_line import LIFE_VERBS, parse_command_line
 from hpc_multinode.compose import compose_config
 from tests import configuration
 from tests.conftest import EXAMPLES
