@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from tests.slurm.conftest import EndedOnSlurm, OnSlurm
 
-pytestmark = [pytest.mark.slurm, pytest.mark.timeout(150)]
+pytestmark = [pytest.mark.slurm, pytest.mark.timeout(300)]
 
 MOVING = ROOT / "docs" / "moving.md"
 # What a document says of a site, and what this cluster has.
@@ -114,6 +114,7 @@ def make_sources() -> dict[str, str]:
 def jobs(on_slurm: OnSlurm) -> dict[str, EndedOnSlurm]:
     """Submit the right sides and the example that is stopped, all at once."""
     torchrun, hydra, lightning = read_right_sides()
+    (digits,) = (one.words for one in list_commands(README) if "slurm_cluster shell --" in one.line)
     resumable = [
         *("strategy=pytorch_spawn", f"work.target={EXAMPLES}/resumable.py:run", "nodes=2", "requeue.enabled=true"),
         *("resources.time=5", "work.kwargs.epochs=4"),
@@ -122,6 +123,7 @@ def jobs(on_slurm: OnSlurm) -> dict[str, EndedOnSlurm]:
         "torchrun": torchrun,
         "hydra": hydra,
         "lightning": lightning,
+        "digits": digits,
         "stopped": [*resumable, "work.kwargs.pause_s=0.1"],
         "never stopped": resumable,
     }
@@ -131,15 +133,15 @@ def jobs(on_slurm: OnSlurm) -> dict[str, EndedOnSlurm]:
         for name, source in make_sources().items():
             on_slurm.write(cwd, name, source)
         started[key] = on_slurm.start(*line, cwd=cwd)
-    ended = {key: on_slurm.finish(one) for key, one in started.items()}
+    ended = {key: on_slurm.finish(one) for key, one in started.items() if key != "digits"}
     for key, one in ended.items():
         assert one.code == 0, f"{key}: {one.err}"
-    # Five jobs that import torch share two cores.
+    # Six jobs that import torch share two cores.
     wait_until(lambda: started["stopped"].count_logs_with("step 5"), what="some steps", timeout_s=90)
     on_slurm.cluster.run(["scancel", "--signal=USR2", ended["stopped"].job_id], check=True)
     for one in ended.values():
         on_slurm.wait_for_end(one.job_id)
-    return ended
+    return {**ended, "digits": on_slurm.finish(started["digits"], timeout_s=120)}
 
 
 @pytest.mark.parametrize("key", ["torchrun", "hydra", "lightning"])
@@ -147,6 +149,13 @@ def test_what_takes_the_place_of_something_else_runs(jobs: dict[str, EndedOnSlur
     """The right sides of ``moving.md`` start four workers on two nodes, each of which knows its rank."""
     logs = jobs[key].read_logs()
     assert sorted(set(re.findall(r"^rank (\d) of 4\b", logs, re.MULTILINE))) == ["0", "1", "2", "3"], logs
+
+
+def test_a_newcomer_learns_digits_on_two_nodes(jobs: dict[str, EndedOnSlurm]) -> None:
+    """The line of the README for whoever has no cluster follows the job to its end and its accuracy."""
+    assert jobs["digits"].code == 0, jobs["digits"].err
+    (accuracy,) = re.findall(r"^\[0\] accuracy (0\.\d+) on 360 images, 2 workers$", jobs["digits"].out, re.MULTILINE)
+    assert float(accuracy) > 0.95
 
 
 def test_what_takes_the_place_of_submitit_runs(on_slurm: OnSlurm) -> None:
