@@ -1,7 +1,6 @@
 """Real data: scikit-learn's handwritten digits, trained on every worker, the same result for every number of them.
 
 Needs scikit-learn (pip install hpc_multinode[examples]). Run it with: python -m hpc_multinode experiment=digits
-or as a sweep, a run for each value: python -m hpc_multinode -m experiment=digits work.kwargs.epochs=5,10,20
 """
 
 import torch

@@ -1,7 +1,7 @@
 """A model whose weights are spread over all workers of all nodes (FSDP), here on CPUs with two nodes of two workers.
 
 Run it with: python -m hpc_multinode strategy=pytorch_spawn work.target=examples/fsdp_nodes.py:run nodes=2
-resources.workers_per_node=2
+resources.workers_per_node=2 (with torch 2.6 or newer)
 """
 
 import torch

@@ -1,4 +1,7 @@
-"""What strategy ``base`` gives: one worker a node, told where global rank 0 is found. Demo of ``strategy=base``."""
+"""What strategy ``base`` gives: one worker a node, told where global rank 0 is found. Demo of ``strategy=base``.
+
+As a sweep, a run for each number of nodes: python -m hpc_multinode -m strategy=base nodes=1,2
+"""
 
 import socket
 

@@ -10,7 +10,7 @@ import typing
 
 import pytest
 
-from hpc_multinode.cli.main import LIFE_VERBS, parse_command_line
+from hpc_multinode.cli.command_line import LIFE_VERBS, parse_command_line
 from hpc_multinode.compose import compose_config
 from tests import configuration
 from tests.conftest import EXAMPLES
@@ -131,6 +131,10 @@ def test_what_is_a_persons_own_runs_as_the_document_shows(launcher: Launcher) ->
     assert ended.code == 0, ended.err
     assert "mkdir -p /scratch/me" in ended.out
     assert "nice -n 5" in ended.out
+    api = [sys.executable, "from_python.py"]
+    done = subprocess.run(api, cwd=launcher.cwd, env=launcher.env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "[0] hello" in done.stdout
 
 
 @pytest.mark.parametrize("path", [*DOCUMENTS, HELP], ids=lambda path: path.name)

@@ -53,14 +53,15 @@ def run(line: CommandLine) -> int:
         print(json.dumps([view.to_json() for view in views]))  # noqa: T201
         return 0
     if not views:
-        print("no runs" if not (states or since or options.name) else "no runs like that")  # noqa: T201
+        is_chosen = bool(states or since or options.name)
+        print("no runs like that; list alone shows all" if is_chosen else "no runs yet")  # noqa: T201
         return 0
     all_wanted = options.lines is not None or not sys.stdout.isatty()
     shown = views[: options.lines or None] if all_wanted else views[:_SHOWN]
     rows = _make_rows(shown, is_coloured=wants_colour(sys.stdout))
     print(render_table(rows, width=find_width(sys.stdout)))  # noqa: T201
     if len(shown) < len(views):
-        print(f"and {len(views) - len(shown)} older ones: -n 0", file=sys.stderr)  # noqa: T201
+        print(f"and {len(views) - len(shown)} older ones: list -n 0 shows all", file=sys.stderr)  # noqa: T201
     if any(view.word.age_s is not None for view in views):
         age = max(view.word.age_s or 0.0 for view in views)
         print(f"note: Slurm does not answer; its last word is {format_span(age)} old", file=sys.stderr)  # noqa: T201

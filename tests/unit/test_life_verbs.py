@@ -116,7 +116,9 @@ def test_without_runs_every_verb_says_so(capsys: pytest.CaptureFixture[str]) -> 
         assert run([verb]) == 2
         assert "there is no run yet" in capsys.readouterr().err
     assert run(["list"]) == 0
-    assert capsys.readouterr().out == "no runs\n"
+    assert capsys.readouterr().out == "no runs yet\n"
+    assert run(["list", "--state", "FAILED"]) == 0
+    assert capsys.readouterr().out == "no runs like that; list alone shows all\n"
 
 
 @pytest.mark.parametrize(("text", "ranks"), [("3", {3}), ("3,8-11", {3, 8, 9, 10, 11}), ("0-1", {0, 1})])
