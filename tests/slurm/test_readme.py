@@ -74,9 +74,14 @@ def test_life_of_a_run_has_the_columns_of_the_readme(first_day: dict[str, EndedO
 
 TRAIN = "import argparse\nwords = argparse.ArgumentParser()\nwords.add_argument('--lr')\nlr = words.parse_args().lr\n"
 OF_TORCHRUN = f"import os\n{TRAIN}print('rank', os.environ['RANK'], 'of', os.environ['WORLD_SIZE'], 'lr', lr)\n"
-OF_SUBMITIT = (
-    "def run(lr):\n    import torch.distributed as dist\n    return dist.get_rank(), dist.get_world_size(), lr\n"
-)
+# It waits for the others, as training does: gloo cannot bear a rank that leaves while another is still joining.
+OF_SUBMITIT = """
+def run(lr):
+    import torch.distributed as dist
+
+    dist.barrier()
+    return dist.get_rank(), dist.get_world_size(), lr
+"""
 OF_LIGHTNING = """
 from lightning.pytorch import Trainer
 from lightning.pytorch.demos.boring_classes import BoringModel
