@@ -163,7 +163,7 @@ def test_command_that_hangs_is_killed_with_its_children(cluster: SlurmCluster) -
     started = time.monotonic()
     with pytest.raises(subprocess.TimeoutExpired):
         cluster.run(["sh", "-c", "sleep 77 & wait"], timeout_s=0.5)
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 30
 
 
 def test_interrupt_reaches_the_command(cluster: SlurmCluster) -> None:

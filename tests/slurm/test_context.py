@@ -164,7 +164,7 @@ def test_batch_script_of_two_nodes_is_refused(on_slurm: OnSlurm) -> None:
     assert "SLURM_JOB_NUM_NODES=2" in ended.err
     took = re.search(r"^real (\S+)$", ended.err, re.MULTILINE)
     assert took is not None
-    assert float(took[1]) < 2
+    assert float(took[1]) < 20
 
 
 @pytest.mark.parametrize("nodes", [1, 2])
