@@ -34,6 +34,9 @@ class PyTorchSpawnExecutor(RunWorkExecutor):
             world_size=context.world_size,
             **arguments,
         )
+        if dist.get_backend() == "gloo":
+            # It connects all pairs at once; a work that returns at once would leave while others still connect.
+            dist.barrier()
 
     def teardown(self, context: WorkerContext) -> None:
         """Leave the process group, unless the work has done so itself."""
