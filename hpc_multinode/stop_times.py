@@ -25,7 +25,7 @@ class StopTimes:
 
     Attributes:
         grace_s: From being told to SIGKILL, in seconds.
-        warn_s: From being told to the time limit, in seconds; None where no limit is given.
+        warn_s: From being told to the time limit, in seconds; None where neither it nor a limit is given.
     """
 
     grace_s: float
@@ -43,7 +43,9 @@ def choose_stop_times(config: Config) -> StopTimes:
     """
     grace_s, warn_s, limit_s = config.stop.grace_s, config.stop.warn_s, _find_limit(config)
     if limit_s is None:
-        return StopTimes(grace_s=_GRACE_S if grace_s is None else grace_s, warn_s=None)
+        # The partition's own limit is not ours to know; Slurm reckons a warning given by hand from that.
+        least_s = _GRACE_S if warn_s is None else min(_GRACE_S, warn_s)
+        return StopTimes(grace_s=least_s if grace_s is None else grace_s, warn_s=warn_s)
     if warn_s is not None and warn_s >= limit_s:
         raise ConfigError(
             what="the warning would come before the job begins",

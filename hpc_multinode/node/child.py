@@ -6,6 +6,7 @@ process group, a fresh ``__main__``, and a normal end of the interpreter with at
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import io
 import json
@@ -93,9 +94,11 @@ def show_title(title: str) -> None:
     # Without this the title would be written over the variables that /proc shows of the process.
     is_set = "SPT_NOENV" in os.environ
     os.environ.setdefault("SPT_NOENV", "1")
-    import setproctitle  # noqa: PLC0415 - it reads the variable when it is loaded
+    # Loaded here because it reads the variable then; an image without it goes without titles.
+    with contextlib.suppress(ImportError):
+        import setproctitle  # noqa: PLC0415
 
-    setproctitle.setproctitle(title)
+        setproctitle.setproctitle(title)
     if not is_set:
         del os.environ["SPT_NOENV"]
 

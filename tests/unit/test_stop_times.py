@@ -33,6 +33,8 @@ def make_config(*, time: Any = None, grace_s: float | None = None, warn_s: float
         ({"time": 120, "warn_s": 20}, 20, 20),
         ({"time": 120, "warn_s": 900}, 60, 900),
         ({"grace_s": 5}, 5, None),
+        ({"warn_s": 20}, 20, 20),
+        ({"time": "unlimited", "warn_s": 90}, 60, 90),
     ],
 )
 def test_times_fit_under_the_limit(given: dict[str, Any], grace_s: float, warn_s: float | None) -> None:
