@@ -164,7 +164,7 @@ def launcher(tmp_path: Path) -> Iterator[Launcher]:
     given.close()
 
 
-def wait_until(is_true: Callable[[], object], *, what: str, timeout_s: float = 30) -> None:
+def wait_until(is_true: Callable[[], object], *, what: str, timeout_s: float = 60) -> None:
     """Poll until something holds."""
     until = time.monotonic() + timeout_s
     while not is_true():

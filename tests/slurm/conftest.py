@@ -207,7 +207,7 @@ class OnSlurm:
         self.started.append(Started(process=process, cwd=folder, began=time.monotonic()))
         return self.started[-1]
 
-    def finish(self, started: Started, *, timeout_s: float = 60) -> EndedOnSlurm:
+    def finish(self, started: Started, *, timeout_s: float = 120) -> EndedOnSlurm:
         """Wait for a launcher that was started."""
         try:
             out, err = started.process.communicate(timeout=timeout_s)
@@ -227,7 +227,7 @@ class OnSlurm:
         before: Sequence[str] = (),
         cwd: Path | None = None,
         env: Mapping[str, str] | None = None,
-        timeout_s: float = 60,
+        timeout_s: float = 120,
     ) -> EndedOnSlurm:
         """Run the launcher to its end."""
         return self.finish(self.start(*words, before=before, cwd=cwd, env=env), timeout_s=timeout_s)
@@ -261,7 +261,7 @@ class OnSlurm:
 
     def wait_for_end(self, job_id: str) -> dict[str, str]:
         """Wait until a job is over and return what Slurm says of it."""
-        return self.cluster.wait_for_job(job_id, *_END_STATES, timeout_s=100)
+        return self.cluster.wait_for_job(job_id, *_END_STATES, timeout_s=300)
 
     def wait_for_text(self, started: Started, text: str, *, ranks: int) -> None:
         """Wait until a text is in the logs of so many ranks."""
