@@ -43,7 +43,7 @@ def read_report(run_dir: Path) -> dict[str, Any]:
     return report
 
 
-def wait_for_final(run: EndedOnSlurm, *, timeout_s: float = 100) -> dict[str, Any]:
+def wait_for_final(run: EndedOnSlurm, *, timeout_s: float = 200) -> dict[str, Any]:
     """Wait for a report that is not that of a requeue."""
     wait_until(
         lambda: read_report(run.run_dir).get("state", "REQUEUED") != "REQUEUED",
