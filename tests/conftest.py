@@ -26,23 +26,16 @@ PLAIN_CONFIG = TESTS / "data" / "config"
 PROGRAMS = TESTS / "data" / "programs"
 
 
-# Modules that share one cluster, and wait for it rather than compute; all others on Slurm share another one.
-_FIRST_CLUSTER = ("test_after", "test_allocation", "test_api", "test_cluster", "test_context", "test_life", "test_stop")
-
-
 class _ByCluster(LoadScopeScheduling):
-    """Keeps what shares fixtures in one process: a module, and all that runs on one cluster."""
+    """Keeps what shares fixtures in one process: a module, and all that runs on the one cluster."""
 
     def _split_scope(self, nodeid: str) -> str:
         """Return the group of a test; the method that xdist's documentation names for that."""
-        module = nodeid.partition("::")[0]
-        if not module.startswith("tests/slurm/"):
-            return module
-        return "first cluster" if Path(module).stem in _FIRST_CLUSTER else "second cluster"
+        return "slurm" if nodeid.startswith("tests/slurm/") else nodeid.partition("::")[0]
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> _ByCluster:
-    """Share the tests out between the processes of ``-n 3``."""
+    """Share the tests out between the processes of ``-n 2``."""
     return _ByCluster(config, log)
 
 

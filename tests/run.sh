@@ -18,6 +18,6 @@ fi
 "$venv/bin/ruff" check .
 "$venv/bin/ruff" format --check .
 "$venv/bin/mypy"
-# -x: the first failure ends it. Three processes: while two wait for Slurm, each for a cluster of its own, one computes.
-# pytest's closing line is the last one printed.
-exec "$venv/bin/python" -m pytest -x -n 3 "$@"
+# -x: the first failure ends it. Two processes: while one waits for Slurm, the other computes. pytest's closing line is
+# the last one printed.
+exec "$venv/bin/python" -m pytest -x -n 2 "$@"

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from tests.slurm.conftest import EndedOnSlurm, OnSlurm
 
-pytestmark = [pytest.mark.slurm, pytest.mark.timeout(150)]
+pytestmark = [pytest.mark.slurm, pytest.mark.timeout(400)]
 
 WORK = """
 import sys, time

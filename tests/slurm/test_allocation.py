@@ -14,7 +14,7 @@ from tests.conftest import PLAIN_CONFIG, WORKS, find_processes, wait_until
 if TYPE_CHECKING:
     from tests.slurm.conftest import EndedOnSlurm, OnSlurm
 
-pytestmark = [pytest.mark.slurm, pytest.mark.timeout(150)]
+pytestmark = [pytest.mark.slurm, pytest.mark.timeout(400)]
 
 STEP = ("srun", "-N2", "--ntasks-per-node=1")
 GPU_STEP = (*STEP, "--gpus-per-node=2")

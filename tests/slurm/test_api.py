@@ -10,7 +10,7 @@ import pytest
 if TYPE_CHECKING:
     from tests.slurm.conftest import OnSlurm
 
-pytestmark = [pytest.mark.slurm, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.slurm, pytest.mark.timeout(400)]
 
 SCRIPT = """
 import json, socket, sys

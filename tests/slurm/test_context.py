@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from tests.slurm.conftest import EndedOnSlurm, OnSlurm
 
-pytestmark = [pytest.mark.slurm, pytest.mark.timeout(90)]
+pytestmark = [pytest.mark.slurm, pytest.mark.timeout(400)]
 
 ASK = ("context", "--json")
 _ASK_IN_SHELL = "python -m hpc_multinode context --json"

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tests.slurm.conftest import EndedOnSlurm, Started
     from tests.slurm_cluster import SlurmCluster
 
-pytestmark = [pytest.mark.slurm, pytest.mark.timeout(150)]
+pytestmark = [pytest.mark.slurm, pytest.mark.timeout(400)]
 
 SECOND_TIME_IS_QUICK = """
 import time
@@ -246,7 +246,7 @@ def test_tasks_of_srun_are_in_the_list(on_slurm: OnSlurm) -> None:
     assert ended.report["state"] == "CANCELLED"
 
 
-@pytest.mark.timeout(200)
+@pytest.mark.timeout(400)
 def test_without_accounting_everything_is_known(make_cluster: Callable[..., SlurmCluster]) -> None:
     """On a cluster without slurmdbd states, ends and exit codes come from squeue, scontrol and the run folder."""
     own = make_cluster(nodes=2, extra_conf=("MinJobAge=5",))

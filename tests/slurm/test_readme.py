@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from tests.slurm.conftest import EndedOnSlurm, OnSlurm
 
-pytestmark = [pytest.mark.slurm, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slurm, pytest.mark.timeout(400)]
 
 MOVING = ROOT / "docs" / "moving.md"
 # What a document says of a site, and what this cluster has.

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from tests.slurm.conftest import EndedOnSlurm, OnSlurm
 
-pytestmark = [pytest.mark.slurm, pytest.mark.timeout(200)]
+pytestmark = [pytest.mark.slurm, pytest.mark.timeout(400)]
 
 # A site's sbatch that takes people's own scripts and nothing else, and one that loses Slurm's answers.
 _REFUSING_SBATCH = """#!/bin/bash

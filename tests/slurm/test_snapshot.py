@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from tests.slurm.conftest import OnSlurm
 
-pytestmark = [pytest.mark.slurm, pytest.mark.timeout(150)]
+pytestmark = [pytest.mark.slurm, pytest.mark.timeout(400)]
 
 SNAPSHOT = [f"--config-dir={PLAIN_CONFIG}", "strategy=plain", "work.target=train.py:run", "snapshot=true"]
 WORK = """

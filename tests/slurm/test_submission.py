@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     Runs = dict[tuple[str, str], EndedOnSlurm]
 
-pytestmark = [pytest.mark.slurm, pytest.mark.timeout(150)]
+pytestmark = [pytest.mark.slurm, pytest.mark.timeout(400)]
 
 _OWN = [
     f"--config-dir={PLAIN_CONFIG}",

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tests.slurm.conftest import EndedOnSlurm, OnSlurm
     from tests.slurm_cluster import SlurmCluster
 
-pytestmark = [pytest.mark.slurm, pytest.mark.timeout(200)]
+pytestmark = [pytest.mark.slurm, pytest.mark.timeout(400)]
 
 WORK = """
 import json, os, sys
