@@ -22,8 +22,8 @@ def test_ctrl_c_at_any_stage_leaves_nothing_behind(launcher: Launcher, wait_s: f
     time.sleep(wait_s)
     os.killpg(process.pid, signal.SIGINT)
     ended = launcher.finish(process, timeout_s=30)
-    # In Python's own start, whose words for it are many.
-    is_before_us = ended.code == -signal.SIGINT or (wait_s == 0.05 and ended.code != 0)
+    # Python's own start has many words for it; none of them may come out of a file of ours.
+    is_before_us = ended.code != 0 and "hpc_multinode/" not in ended.err
     assert ended.code in (130, 143) or is_before_us
     assert "Traceback" not in ended.err + ended.out or is_before_us
     assert find_processes(str(launcher.cwd / "runs")) == []
