@@ -188,6 +188,7 @@ def test_restart_in_the_allocation(on_slurm: OnSlurm) -> None:
 def test_memory_that_runs_out_is_told_as_such(on_slurm: OnSlurm) -> None:
     """A worker that the kernel kills at the job's limit is the root cause, as out of memory, with what to raise."""
     if on_slurm.cluster.tracker is Tracker.LINUXPROC:
+        # Slurm itself limits no memory then, so there is nothing of ours to see; the suite itself runs with cgroups.
         pytest.skip("without cgroups nobody watches the memory")
     words = ("nodes=2", "resources.mem_gb=0.4")
     ended = on_slurm.run(*on_slurm.plain("ends.py:fill_memory", *words))
