@@ -78,11 +78,12 @@ def test_readme_failure_is_what_a_failure_looks_like(launcher: Launcher) -> None
 
 
 def test_readme_torchrun_line_runs(launcher: Launcher) -> None:
-    """What the README gives in place of a line of torchrun starts the same script on as many workers."""
+    """What the README gives in place of a line of torchrun starts the same script on as many workers, one a GPU."""
     (words,) = re.findall(r"\| `torchrun .*?` \| `python -m hpc_multinode (.*?)` \|", README.read_text())
     (launcher.cwd / "train.py").write_text((EXAMPLES / "torchrun_script.py").read_text().replace("steps", "lr"))
-    ended = launcher.local(*shlex.split(words.replace("--lr 0.1", "--lr 3")))
-    assert ended.code == 0, ended.out
+    two_gpus = {"CUDA_VISIBLE_DEVICES": "0,1"}
+    ended = launcher.local(*shlex.split(words.replace("--lr 0.1", "--lr 3")), env=two_gpus)
+    assert ended.code == 0, ended.out + ended.err
     assert [ended.lines(rank)[0].partition(",")[0] for rank in (0, 1)] == [f"rank {n} of 2: 3 lr" for n in (0, 1)]
 
 

@@ -121,7 +121,8 @@ def test_lost_node_requeues_its_job(intact: SlurmCluster) -> None:
     intact.wait_for_node(2, "down")
     assert intact.job(job)["Restarts"] == "1"
     intact.revive_node(2)
-    assert intact.run(["srun", "-w", intact.node_names[2], "hostname"]).stdout.split() == [intact.node_names[2]]
+    done = intact.run(["srun", "-w", intact.node_names[2], "hostname"], check=True)
+    assert done.stdout.split() == [intact.node_names[2]]
 
 
 def test_cut_network_is_silent_and_can_be_restored(intact: SlurmCluster) -> None:

@@ -33,10 +33,14 @@ def connect_hosts(hosts: Mapping[str, Host], addresses: Mapping[str, str]) -> No
 
 
 def connect_host(bridge: Host, host: Host, address: str) -> None:
-    """Lay the cable of one host. An older cable of that name, whose host is gone, went with it."""
+    """Lay the cable of one host. An older cable of that name, whose host is gone, went with it.
+
+    A host that comes back has its old MAC address, as a machine has after a reboot: the others still have it in their
+    ARP tables, and would send to the old one for some seconds, longer than srun tries to connect.
+    """
     port = _port_name(address)
     link = ["ip", "link", "add", port, "netns", str(bridge.pid), "type", "veth"]
-    _run([*link, "peer", "name", "eth0", "netns", str(host.pid)])
+    _run([*link, "peer", "name", "eth0", "address", _mac_address(address), "netns", str(host.pid)])
     _ip_batch(bridge, f"link set {port} master br0", f"link set {port} up")
     _ip_batch(host, "link set lo up", f"addr add {address}/24 dev eth0", "link set eth0 up")
 
@@ -56,6 +60,11 @@ def restore_cable(bridge: Host, address: str) -> None:
 
 def _port_name(address: str) -> str:
     return f"port{address.rpartition('.')[2]}"
+
+
+def _mac_address(address: str) -> str:
+    """Return the hardware address that goes with an IPv4 address: locally administered, the four bytes at its end."""
+    return ":".join(f"{byte:02x}" for byte in (0x02, 0x00, *map(int, address.split("."))))
 
 
 def _ip_batch(host: Host, *lines: str) -> None:
