@@ -111,6 +111,7 @@ class LaunchPlan:
         mode: ``slurm``, ``step``, ``allocation``, ``local`` or ``debug``.
         cwd: Working directory of the workers.
         python: Shell words that start Python on the nodes.
+        has_plain_python: Those words name an interpreter, and are no command of the person's.
         container: Image in which the agents run, or None.
         wrapper: Path of the piece that starts the agents, or None where nothing stands around them.
         pieces: Texts of ``sbatch_templates`` by path, where there is a wrapper.
@@ -153,6 +154,7 @@ class LaunchPlan:
     mode: str
     cwd: str
     python: str
+    has_plain_python: bool
     container: str | None
     wrapper: str | None
     pieces: dict[str, str]

@@ -93,6 +93,7 @@ def make_plan(
         mode=mode.value,
         cwd=facts.cwd,
         python=_choose_python(config.cluster, facts),
+        has_plain_python=config.cluster.python is None,
         container=config.cluster.container,
         wrapper=wrapper,
         pieces=facts.pieces if wrapper is not None else {},

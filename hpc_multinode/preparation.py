@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import shlex
 import shutil
 import subprocess
 import sys
@@ -127,7 +126,7 @@ def _check_shell(plan: LaunchPlan) -> None:
     """Let bash read what a person has written for it, and run nothing: in a job it would be found out too late."""
     texts = [("cluster.setup", line) for line in plan.setup]
     texts += [("cluster.teardown", "\n".join(plan.teardown))] if plan.teardown else []
-    if plan.python != shlex.quote(sys.executable):
+    if not plan.has_plain_python or plan.wrapper is not None:
         texts.append(("cluster.python", make_agent_command(plan)))
     for key, text in texts:
         read = subprocess.run(

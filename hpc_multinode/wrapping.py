@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 _IN_CONTAINER = "apptainer"
 # Modes in which srun starts the agents.
 _WITH_SRUN = ("slurm", "step")
+# A preemption or a warning may come while Python itself is starting. To die of it would end the job, which Slurm then
+# does not requeue; unheard, it is followed by the end of the grace, and the requeue.
+_DEAF = """/bin/sh -c 'trap "" TERM USR2; exec "$@"' agent"""
 
 
 def has_pieces(cluster: ClusterConfig) -> bool:
@@ -82,6 +85,9 @@ def make_agent_command(plan: LaunchPlan, *words: str) -> str:
         ConfigError: The wrapper cannot be rendered, or a container cannot be given its folders.
     """
     command = " ".join((f"{plan.python} -m hpc_multinode.node", shlex.quote(plan.run_dir), *words))
+    # Around the interpreter alone: a shell script that passes signals on could not take what was ignored before it.
+    if plan.mode == "slurm" and plan.has_plain_python:
+        command = f"{_DEAF} {command}"
     if plan.container is not None:  # of this machine's packages it is to find ours alone
         command = f"env PYTHONPATH={shlex.quote(f'{plan.run_dir}/{AGENT_FOLDER}')} {command}"
     return command if plan.wrapper is None else _wrap(plan, plan.wrapper, command)

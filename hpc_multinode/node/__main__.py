@@ -5,6 +5,11 @@ The agent's working directory is the run folder, which holds no modules, so noth
 
 from __future__ import annotations
 
+from hpc_multinode.node.stop_signals import hold_stop_signals
+
+# Before the rest is loaded: a job may be preempted in its first moment, and an agent that dies of it costs its requeue.
+hold_stop_signals()
+
 import os
 import socket
 import sys

@@ -23,6 +23,7 @@ from hpc_multinode.node.membership import Membership
 from hpc_multinode.node.memory import count_oom_kills
 from hpc_multinode.node.sampling import sample_node
 from hpc_multinode.node.spec import WorkerSpec
+from hpc_multinode.node.stop_signals import STOP_SIGNALS, release_stop_signals
 from hpc_multinode.node.supervisor import Supervisor
 from hpc_multinode.node.surroundings import wait_for_launcher_end, wait_for_lost_sibling
 from hpc_multinode.node.workers import Workers
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     from hpc_multinode.plan import LaunchPlan
     from hpc_multinode.runs import RunFolder
 
-_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR2)
 _LEAVE_S = 5.0
 _LAST_LINES = 20
 # How long the end of a log is waited for where the file system does not answer.
@@ -157,14 +157,15 @@ class Agent:
     async def run(self) -> int:
         """Run this node from joining to the end, and return its exit code."""
         loop = asyncio.get_running_loop()
-        for number in _SIGNALS:
+        for number in STOP_SIGNALS:
             loop.add_signal_handler(number, self._take_signal, number.name)
+        release_stop_signals()
         tasks = [asyncio.create_task(self._guard(source)) for source in await self._open_sources()]
         try:
             await self._handle_events()
         finally:
             # From here on srun's SIGTERM, which follows the first task that ends badly, has nothing left to stop.
-            for number in _SIGNALS:
+            for number in STOP_SIGNALS:
                 loop.remove_signal_handler(number)
                 signal.signal(number, signal.SIG_IGN)
             if self._workers is not None:

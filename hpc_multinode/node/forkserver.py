@@ -28,12 +28,12 @@ from typing import Any, NoReturn
 from hpc_multinode.node.child import become_worker, die_with_parent, drop_own_folder
 from hpc_multinode.node.failure import make_words
 from hpc_multinode.node.spec import WorkerSpec
+from hpc_multinode.node.stop_signals import STOP_SIGNALS, hold_stop_signals, release_stop_signals
 from hpc_multinode.node.stray import adopt_orphans, kill_descendants
 from hpc_multinode.plan import LaunchPlan
 from hpc_multinode.stopping import Page
 
 _READ_BYTES = 1 << 16
-_IGNORED = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2, signal.SIGHUP)
 
 
 @dataclass(slots=True)
@@ -70,8 +70,9 @@ class Forkserver:
 
     def serve(self) -> Job:
         """Answer requests until the agent is gone; return only in a child."""
-        for number in _IGNORED:
+        for number in STOP_SIGNALS:
             signal.signal(number, signal.SIG_IGN)
+        release_stop_signals()
         # SIGCHLD needs a handler to be delivered at all; what it wakes is the selector.
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
@@ -140,7 +141,7 @@ class Forkserver:
             pipe_read, pipe_write = os.pipe2(os.O_CLOEXEC)
             page_file, page = Page.make()
             # Blocked until the child has its own handlers, so that a SIGTERM that comes at once is not lost.
-            signal.pthread_sigmask(signal.SIG_BLOCK, _IGNORED)
+            hold_stop_signals()
             pid = os.fork()
             if pid == 0:
                 self._forget_server()
@@ -150,7 +151,7 @@ class Forkserver:
             # From both sides, so that whoever runs first finds a group that can be signalled.
             with contextlib.suppress(PermissionError):  # it has run another program already, in a group of its own
                 os.setpgid(pid, pid)
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, _IGNORED)
+            release_stop_signals()
             os.close(pipe_write)
             os.close(page_file)
             os.set_blocking(pipe_read, False)
@@ -163,11 +164,11 @@ class Forkserver:
     def _forget_server(self) -> None:
         """Undo in a child what the server set up for itself."""
         signal.set_wakeup_fd(-1)
-        for number in (*_IGNORED, signal.SIGCHLD):
+        for number in (*STOP_SIGNALS, signal.SIGCHLD):
             signal.signal(number, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.default_int_handler)
         signal.signal(signal.SIGUSR2, signal.SIG_IGN)  # until the work sets a handler
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, _IGNORED)
+        release_stop_signals()
         self._selector.close()
         self._agent.close()
         os.close(self._wake_read)

@@ -29,6 +29,30 @@ def test_ctrl_c_at_any_stage_leaves_nothing_behind(launcher: Launcher, wait_s: f
     assert find_processes(str(launcher.cwd / "runs")) == []
 
 
+# Each agent signals itself while it loads the last of its modules but one.
+_SIGNALS_ITSELF = """
+import os, signal, sys
+
+class Finder:
+    def find_spec(name, path=None, target=None):
+        if name == "hpc_multinode.node.server" and "hpc_multinode.node" in sys.orig_argv:
+            sys.meta_path.remove(Finder)
+            os.kill(os.getpid(), signal.SIGTERM)
+
+sys.meta_path.insert(0, Finder)
+"""
+
+
+def test_signal_to_an_agent_that_is_starting_cancels_the_run(launcher: Launcher) -> None:
+    """An agent does not die of a signal for which it is not ready yet: it takes it as soon as it is."""
+    site = launcher.cwd / "site"
+    site.mkdir()
+    (site / "sitecustomize.py").write_text(_SIGNALS_ITSELF)
+    ended = launcher.plain("ends.py:sleep", env={"PYTHONPATH": str(site)})
+    assert ended.code == 143, ended.out
+    assert (ended.report["state"], ended.report["failure_class"]) == ("CANCELLED", "cancelled")
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_signal_to_a_running_run_cancels_it(launcher: Launcher, number: signal.Signals) -> None:
     """Workers get SIGTERM and may save; the report says cancelled, the exit code is that of SIGTERM."""

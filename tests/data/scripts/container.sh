@@ -17,4 +17,4 @@ set -o pipefail
 set +o pipefail
 
 # command
-srun --unbuffered --output=submitit/%j_%t_log.out --ntasks-per-node=1 --cpu-bind=none --kill-on-bad-exit=1 --wait=60 --chdir=/home/ada/runs/work-20261201-120000-abcd --export=ALL apptainer exec --nv --bind /home/ada --bind /package --pwd /home/ada/runs/work-20261201-120000-abcd '/i/my image.sif' env PYTHONPATH=/home/ada/runs/work-20261201-120000-abcd/agent python3 -m hpc_multinode.node /home/ada/runs/work-20261201-120000-abcd
+srun --unbuffered --output=submitit/%j_%t_log.out --ntasks-per-node=1 --cpu-bind=none --kill-on-bad-exit=1 --wait=60 --chdir=/home/ada/runs/work-20261201-120000-abcd --export=ALL apptainer exec --nv --bind /home/ada --bind /package --pwd /home/ada/runs/work-20261201-120000-abcd '/i/my image.sif' env PYTHONPATH=/home/ada/runs/work-20261201-120000-abcd/agent /bin/sh -c 'trap "" TERM USR2; exec "$@"' agent python3 -m hpc_multinode.node /home/ada/runs/work-20261201-120000-abcd

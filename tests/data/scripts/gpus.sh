@@ -17,4 +17,4 @@
 #SBATCH --time=2-12:00:00
 
 # command
-srun --unbuffered --output=submitit/%j_%t_log.out --cpus-per-task=64 --ntasks-per-node=1 --cpu-bind=none --kill-on-bad-exit=1 --wait=60 --chdir=/home/ada/runs/work-20261201-120000-abcd --export=ALL /opt/python -m hpc_multinode.node /home/ada/runs/work-20261201-120000-abcd
+srun --unbuffered --output=submitit/%j_%t_log.out --cpus-per-task=64 --ntasks-per-node=1 --cpu-bind=none --kill-on-bad-exit=1 --wait=60 --chdir=/home/ada/runs/work-20261201-120000-abcd --export=ALL /bin/sh -c 'trap "" TERM USR2; exec "$@"' agent /opt/python -m hpc_multinode.node /home/ada/runs/work-20261201-120000-abcd

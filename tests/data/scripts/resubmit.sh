@@ -15,7 +15,7 @@ rm -f "$requeue_request" "$requeue_request.sh" "$requeue_request.out" "$requeue_
 requeue_variables=$(export -p)
 
 # command
-srun --unbuffered --output=submitit/%j_%t_log.out --ntasks-per-node=1 --cpu-bind=none --kill-on-bad-exit=1 --wait=60 '--chdir=/data/it'"'"'s 50%a/work-20261201-120000-abcd' --export=ALL /opt/python -m hpc_multinode.node '/data/it'"'"'s 50%a/work-20261201-120000-abcd'
+srun --unbuffered --output=submitit/%j_%t_log.out --ntasks-per-node=1 --cpu-bind=none --kill-on-bad-exit=1 --wait=60 '--chdir=/data/it'"'"'s 50%a/work-20261201-120000-abcd' --export=ALL /bin/sh -c 'trap "" TERM USR2; exec "$@"' agent /opt/python -m hpc_multinode.node '/data/it'"'"'s 50%a/work-20261201-120000-abcd'
 
 # teardown
 code=$?
@@ -40,6 +40,6 @@ squeue --noheader --me --states=all --format='%F %o' | while read -r id script; 
 done > "$requeue_request.out"
 [ -s "$requeue_request.out" ]
 }
-requeue_job 2> "$requeue_request.err" || { srun --nodes=1 --ntasks=1 --ntasks-per-node=1 --cpu-bind=none --kill-on-bad-exit=1 --wait=60 '--chdir=/data/it'"'"'s 50%a/work-20261201-120000-abcd' --export=ALL /opt/python -m hpc_multinode.node '/data/it'"'"'s 50%a/work-20261201-120000-abcd' --refused; code=$?; }
+requeue_job 2> "$requeue_request.err" || { srun --nodes=1 --ntasks=1 --ntasks-per-node=1 --cpu-bind=none --kill-on-bad-exit=1 --wait=60 '--chdir=/data/it'"'"'s 50%a/work-20261201-120000-abcd' --export=ALL /bin/sh -c 'trap "" TERM USR2; exec "$@"' agent /opt/python -m hpc_multinode.node '/data/it'"'"'s 50%a/work-20261201-120000-abcd' --refused; code=$?; }
 fi
 exit $code

@@ -8,4 +8,4 @@
 #SBATCH --output=/home/ada/runs/work-20261201-120000-abcd/submitit/%j_0_log.out
 
 # command
-srun --unbuffered --output=submitit/%j_%t_log.out --ntasks-per-node=1 --cpu-bind=none --kill-on-bad-exit=1 --wait=60 --chdir=/home/ada/runs/work-20261201-120000-abcd --export=ALL /opt/python -m hpc_multinode.node /home/ada/runs/work-20261201-120000-abcd
+srun --unbuffered --output=submitit/%j_%t_log.out --ntasks-per-node=1 --cpu-bind=none --kill-on-bad-exit=1 --wait=60 --chdir=/home/ada/runs/work-20261201-120000-abcd --export=ALL /bin/sh -c 'trap "" TERM USR2; exec "$@"' agent /opt/python -m hpc_multinode.node /home/ada/runs/work-20261201-120000-abcd

@@ -50,6 +50,20 @@ def test_the_persons_python_is_several_words() -> None:
     assert shlex.split(make_agent_command(plan))[:4] == ["singularity", "exec", "my image", "python"]
 
 
+def test_a_signal_during_the_start_ends_no_agent_of_a_job() -> None:
+    """What sbatch starts outlives TERM and USR2 until it has handlers."""
+    says = """/bin/sh -c 'kill -TERM $$; kill -USR2 $$; echo "$@"' python"""
+    plan = dataclasses.replace(_plan(), python=says, mode="slurm")
+    assert _bash(make_agent_command(plan)) == (0, "-m hpc_multinode.node /a b's/runs/r-1\n", "")
+
+
+def test_a_command_of_the_persons_own_gets_all_signals() -> None:
+    """A shell script in place of Python can pass signals on, which no shell can that was started to ignore them."""
+    says = """/bin/sh -c 'trap "echo heard" TERM; kill -TERM $$'"""
+    plan = dataclasses.replace(_plan(), python=says, mode="slurm", has_plain_python=False)
+    assert _bash(make_agent_command(plan)) == (0, "heard\n", "")
+
+
 def test_without_lines_there_is_no_setup() -> None:
     """Nothing is written for nothing."""
     assert make_setup([]) == []
