@@ -26,16 +26,29 @@ PLAIN_CONFIG = TESTS / "data" / "config"
 PROGRAMS = TESTS / "data" / "programs"
 
 
+# What takes nodes away, preempts and waits for time limits has a cluster of its own: it waits more than it computes.
+_INTERRUPTING = ("test_cluster", "test_coordinator", "test_life", "test_resubmission", "test_soak", "test_stop")
+
+
 class _ByCluster(LoadScopeScheduling):
-    """Keeps what shares fixtures in one process: a module, and all that runs on the one cluster."""
+    """Keeps what shares fixtures in one process: a module, and all that runs on one cluster."""
 
     def _split_scope(self, nodeid: str) -> str:
         """Return the group of a test; the method that xdist's documentation names for that."""
-        return "slurm" if nodeid.startswith("tests/slurm/") else nodeid.partition("::")[0]
+        module = nodeid.partition("::")[0]
+        if not module.startswith("tests/slurm/"):
+            return module
+        return "interrupted cluster" if Path(module).stem in _INTERRUPTING else "cluster"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Start with what takes longest, the clusters."""
+    items.sort(key=lambda item: not item.nodeid.startswith("tests/slurm/"))
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> _ByCluster:
-    """Share the tests out between the processes of ``-n 2``."""
+    """Share the tests out between processes, in their order: xdist would begin with whatever has the most tests."""
+    config.option.loadscopereorder = False
     return _ByCluster(config, log)
 
 

@@ -18,6 +18,6 @@ fi
 "$venv/bin/ruff" check .
 "$venv/bin/ruff" format --check .
 "$venv/bin/mypy"
-# -x: the first failure ends it. Two processes: while one waits for Slurm, the other computes. pytest's closing line is
-# the last one printed.
-exec "$venv/bin/python" -m pytest -x -n 2 "$@"
+# -x: the first failure ends it. Three processes, also on two cores: two have a cluster each, and mostly wait for Slurm.
+# pytest's closing line is the last one printed.
+exec "$venv/bin/python" -m pytest -x -n 3 "$@"

@@ -56,26 +56,24 @@ def install_missing_packages(version: SlurmVersion) -> None:
     """
     programs = dict(_PACKAGE_OF_PROGRAM)
     programs |= _PACKAGE_OF_SLURM_PROGRAM if version is SlurmVersion.DEBIAN_12 else {"debootstrap": "debootstrap"}
-    missing = sorted({package for program, package in programs.items() if not _find_program(program)})
     if os.geteuid():
         raise ClusterError(
             what="the cluster needs root: it makes namespaces, mounts and control groups",
             found=f"user number {os.geteuid()}",
             fix="run it with sudo, or in a container that may do so: --privileged",
         )
-    if missing:
-        _install(missing)
+    with _locked_cache():  # two clusters that start at once: the second would be refused by apt
+        missing = sorted({package for program, package in programs.items() if not _find_program(program)})
+        if missing:
+            _install(missing)
     if version is SlurmVersion.DEBIAN_12:
         _check_slurm_version(version)
 
 
 def find_debian_13() -> Path:
     """Return the folder of Debian 13 with Slurm 24.11, made by debootstrap if it is not there yet (half a minute)."""
-    cache = Path(os.environ.get(CACHE_VARIABLE) or Path.home() / ".cache" / "hpc_multinode-tests")
-    cache.mkdir(parents=True, exist_ok=True)
-    folder = cache / f"slurm-{SlurmVersion.DEBIAN_13.value}"
-    with (cache / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with _locked_cache() as cache:
+        folder = cache / f"slurm-{SlurmVersion.DEBIAN_13.value}"
         if not folder.exists():
             unfinished = folder.with_suffix(".unfinished")
             shutil.rmtree(unfinished, ignore_errors=True)
@@ -86,6 +84,16 @@ def find_debian_13() -> Path:
                 archive.unlink()
             unfinished.rename(folder)
     return folder
+
+
+@contextlib.contextmanager
+def _locked_cache() -> Iterator[Path]:
+    """Hold, alone on this machine, the folder of what is fetched once."""
+    cache = Path(os.environ.get(CACHE_VARIABLE) or Path.home() / ".cache" / "hpc_multinode-tests")
+    cache.mkdir(parents=True, exist_ok=True)
+    with (cache / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield cache
 
 
 def _find_program(name: str) -> str | None:
