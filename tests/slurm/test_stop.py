@@ -85,7 +85,7 @@ def ended_by(report: dict[str, Any]) -> list[str]:
 
 @pytest.fixture(scope="module")
 def limited(on_slurm: OnSlurm) -> dict[str, EndedOnSlurm]:
-    """Submit runs with a time limit of a minute, side by side, and leave them running."""
+    """Submit runs with a time limit of a minute, side by side, and leave them running until the end of the module."""
     there = f"resources.nodelist={on_slurm.cluster.node_names[2]}"
     soon = ["resources.time=1", "stop.warn_s=50", "stop.grace_s=10", there]
     requeued = [*soon, "requeue.enabled=true"]
@@ -127,55 +127,6 @@ def preempted(on_slurm: OnSlurm, limited: dict[str, EndedOnSlurm]) -> Iterator[d
     on_slurm.cluster.wait_for_job(urgent, "COMPLETED")
     yield runs
     on_slurm.cluster.run(["scancel", runs["ignores"].job_id])
-
-
-def test_at_the_time_limit_the_run_goes_on(limited: dict[str, EndedOnSlurm]) -> None:
-    """Told before its limit, a run saves, comes back, and does every step once."""
-    report = wait_for_final(limited["requeued"])
-    assert report["state"] == "COMPLETED", limited["requeued"].read_logs()
-    assert ended_by(report) == ["requeue", "success"]
-    for rank in range(2):
-        assert_each_step_done_once(limited["requeued"], rank)
-
-
-def test_requeues_of_ours_are_counted(limited: dict[str, EndedOnSlurm]) -> None:
-    """After requeue.max the report says TIMEOUT, and what was saved stays."""
-    report = wait_for_final(limited["at most"])
-    assert (report["state"], report["failure_class"], report["exit_code"]) == ("TIMEOUT", "time_limit", 143)
-    assert ended_by(report) == ["requeue", "time_limit"]
-    assert "requeue.max=1 is used up" in report["notes"][0]
-    assert report["attempts"][1]["step"] > report["attempts"][0]["step"]
-
-
-def test_a_run_that_saves_nothing_new_is_not_requeued_for_ever(limited: dict[str, EndedOnSlurm]) -> None:
-    """Two attempts in a row without anything new end the run, and it says so."""
-    report = wait_for_final(limited["idle"])
-    assert report["state"] == "TIMEOUT"
-    assert ended_by(report) == ["requeue", "requeue", "time_limit"]
-    assert "saved nothing new; the last step saved is 7" in report["notes"][0]
-
-
-def test_without_being_asked_nobody_is_requeued_at_the_limit(limited: dict[str, EndedOnSlurm]) -> None:
-    """By default a run is told before its limit, saves and ends as TIMEOUT."""
-    report = wait_for_final(limited["not requeued"])
-    assert (report["state"], report["failure_class"]) == ("TIMEOUT", "time_limit")
-    assert ended_by(report) == ["time_limit"]
-    assert report["attempts"][0]["step"] is not None
-
-
-def test_a_work_that_does_not_listen_comes_to_its_end(limited: dict[str, EndedOnSlurm]) -> None:
-    """A warning does not end a work that could save nothing, and may be through before the limit."""
-    report = wait_for_final(limited["through"])
-    assert (report["state"], report["exit_code"]) == ("COMPLETED", 0), limited["through"].read_logs()
-
-
-def test_what_slurm_says_against_a_requeue_is_told(limited: dict[str, EndedOnSlurm]) -> None:
-    """Where scontrol refuses, its words and the site's exit code are in the report, and the save stays."""
-    report = wait_for_final(limited["refused"])
-    assert (report["state"], report["exit_code"], ended_by(report)) == ("TIMEOUT", 99, ["time_limit"])
-    assert "Access/permission denied" in report["notes"][0]
-    assert not report["attempts"][0]["requeued"]
-    wait_for_log(limited["refused"], "saved")
 
 
 def test_after_a_preemption_the_run_goes_on(preempted: dict[str, EndedOnSlurm]) -> None:
@@ -260,6 +211,58 @@ def test_a_lost_node_brings_the_run_back(on_slurm: OnSlurm) -> None:
         again = {step for step in steps if steps.count(step) > 1}
         assert sorted(set(steps)) == list(range(len(set(steps))))
         assert len(again) <= 1, again  # the step in which it was lost, at most
+
+
+# -- what was submitted first, and has reached its limit by now -----------------------------------------------------
+
+
+def test_at_the_time_limit_the_run_goes_on(limited: dict[str, EndedOnSlurm]) -> None:
+    """Told before its limit, a run saves, comes back, and does every step once."""
+    report = wait_for_final(limited["requeued"])
+    assert report["state"] == "COMPLETED", limited["requeued"].read_logs()
+    assert ended_by(report) == ["requeue", "success"]
+    for rank in range(2):
+        assert_each_step_done_once(limited["requeued"], rank)
+
+
+def test_requeues_of_ours_are_counted(limited: dict[str, EndedOnSlurm]) -> None:
+    """After requeue.max the report says TIMEOUT, and what was saved stays."""
+    report = wait_for_final(limited["at most"])
+    assert (report["state"], report["failure_class"], report["exit_code"]) == ("TIMEOUT", "time_limit", 143)
+    assert ended_by(report) == ["requeue", "time_limit"]
+    assert "requeue.max=1 is used up" in report["notes"][0]
+    assert report["attempts"][1]["step"] > report["attempts"][0]["step"]
+
+
+def test_a_run_that_saves_nothing_new_is_not_requeued_for_ever(limited: dict[str, EndedOnSlurm]) -> None:
+    """Two attempts in a row without anything new end the run, and it says so."""
+    report = wait_for_final(limited["idle"])
+    assert report["state"] == "TIMEOUT"
+    assert ended_by(report) == ["requeue", "requeue", "time_limit"]
+    assert "saved nothing new; the last step saved is 7" in report["notes"][0]
+
+
+def test_without_being_asked_nobody_is_requeued_at_the_limit(limited: dict[str, EndedOnSlurm]) -> None:
+    """By default a run is told before its limit, saves and ends as TIMEOUT."""
+    report = wait_for_final(limited["not requeued"])
+    assert (report["state"], report["failure_class"]) == ("TIMEOUT", "time_limit")
+    assert ended_by(report) == ["time_limit"]
+    assert report["attempts"][0]["step"] is not None
+
+
+def test_a_work_that_does_not_listen_comes_to_its_end(limited: dict[str, EndedOnSlurm]) -> None:
+    """A warning does not end a work that could save nothing, and may be through before the limit."""
+    report = wait_for_final(limited["through"])
+    assert (report["state"], report["exit_code"]) == ("COMPLETED", 0), limited["through"].read_logs()
+
+
+def test_what_slurm_says_against_a_requeue_is_told(limited: dict[str, EndedOnSlurm]) -> None:
+    """Where scontrol refuses, its words and the site's exit code are in the report, and the save stays."""
+    report = wait_for_final(limited["refused"])
+    assert (report["state"], report["exit_code"], ended_by(report)) == ("TIMEOUT", 99, ["time_limit"])
+    assert "Access/permission denied" in report["notes"][0]
+    assert not report["attempts"][0]["requeued"]
+    wait_for_log(limited["refused"], "saved")
 
 
 def test_a_work_that_does_not_listen_ends_at_its_limit(limited: dict[str, EndedOnSlurm]) -> None:
