@@ -112,7 +112,7 @@ def _add_size(lab: Lab, rounds: list[dict[str, Values]], workers: int) -> None:
         for clock in ("from_command", "from_sbatch", "from_step"):
             theirs, own = pick_both(rounds, _name(rival, workers), _name(ours, workers), clock)
             if own:
-                least = _LEAST[rival] if workers == 4 and clock == "from_sbatch" else None  # noqa: PLR2004
+                least = _LEAST.get(rival) if workers == 4 and clock == "from_sbatch" else None  # noqa: PLR2004
                 what = f"{rival} to ours, {_size(workers)}, {clock.replace('_', ' ')}"
                 lab.add(
                     make_ratio(what, theirs, own, least=least, in_table=clock == "from_sbatch" and workers in _SHOWN)

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import ast
 import re
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
 
+from bench import start
 from bench.__main__ import PARTS, main
 from bench.figures import Figure, make_ratio, render_figure
 from bench.files import Counts
+from bench.lab import Lab, Values
 from bench.results import PartResult, read_parts, render_table, replace_table, write_results
 from bench.stop import find_named
 from tests.conftest import TESTS
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
 _MACHINE = {"cpus": 2, "cpu": "a CPU", "memory_gb": 23, "python": "3.11", "packages": {"torch": "2"}, "commit": "abc"}
@@ -34,6 +38,36 @@ def test_part_can_be_measured(name: str) -> None:
     tree = ast.parse((TESTS.parent / "bench" / f"{name}.py").read_text())
     assert ast.get_docstring(tree)
     assert "measure" in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+
+
+class _LabOfSeconds(Lab):
+    """Every contestant takes as many seconds as this says, from each clock, and nothing is started."""
+
+    cluster = SimpleNamespace(shared="/")
+
+    def run(self, *_: object, **__: object) -> str:
+        """Start nothing."""
+        return ""
+
+    def run_rounds(self, contestants: Mapping[str, object]) -> list[dict[str, Values]]:
+        """Return two rounds in which torchrun takes four seconds and everybody else two."""
+        clocks = ("now", "from_command", "from_sbatch", "from_step")
+        takes = {who: 4.0 if who.startswith("torchrun,") else 2.0 for who in contestants}
+        return [{who: dict.fromkeys(clocks, seconds) for who, seconds in takes.items()}] * 2
+
+
+def test_all_contestants_starts_become_figures() -> None:
+    """Each at each of its sizes, and each rival's ratio to ours, also of those that have no target."""
+    lab = _LabOfSeconds(repeats=2)
+    start.measure(lab)
+    found = {figure.what: figure for figure in lab.result.figures}
+    for who, (_, sizes) in start.CONTESTANTS.items():
+        for workers in sizes:
+            assert found[f"{who}, 2 x {workers}, from step"].median == (4.0 if who == "torchrun" else 2.0)
+    ratios = {what.partition(" to ours")[0] for what in found if " to ours, 2 x 4, from sbatch" in what}
+    assert ratios == {"torchrun", "srun", "submitit", "torchrunx", "Lightning under srun"}
+    assert found["torchrun to ours, 2 x 16, from sbatch"].median == 2.0
+    assert found["torchrun to ours, 2 x 4, from sbatch"].least == 4.0
 
 
 def test_unknown_part_is_refused() -> None:
