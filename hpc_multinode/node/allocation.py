@@ -24,7 +24,6 @@ from hpc_multinode.node.agent import Agent
 from hpc_multinode.node.hub import refuse
 from hpc_multinode.node.link import join_remote
 from hpc_multinode.node.server import start_server
-from hpc_multinode.node.stop_signals import hold_stop_signals
 from hpc_multinode.person import find_login_name, find_state
 from hpc_multinode.plan import LaunchPlan
 from hpc_multinode.registry import register
@@ -57,7 +56,6 @@ def run_here(
     Raises:
         MultiNodeError: Our place cannot be known, or on node 0 the plan is wrong; the other nodes have been told.
     """
-    hold_stop_signals()  # until there is an agent to take them
     user = find_login_name()
     node = parse_node_context(os.environ, local_world_size=1, hostname=socket.gethostname(), user=user)
     secret = _derive_secret(node)
