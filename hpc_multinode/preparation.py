@@ -106,7 +106,7 @@ def prepare_live_plan(
         facts = replace(facts, pieces=read_pieces(find_piece_folders(config_dirs)))
     plan = make_plan(config, facts=facts, target=target, executor=executor, keeps_results=has_own_object)
     _check_shell(plan)
-    is_ours = config.cluster.python is None and config.cluster.container is None
+    is_ours = plan.has_plain_python and plan.container is None
     if is_ours:  # the nodes run this very interpreter, so what it lacks they lack
         check_modules(plan.strategy.preload, folders=plan.work.folders, wanted_by=f"strategy={plan.strategy.name}")
     if target is not None:
@@ -126,7 +126,7 @@ def _check_shell(plan: LaunchPlan) -> None:
     """Let bash read what a person has written for it, and run nothing: in a job it would be found out too late."""
     texts = [("cluster.setup", line) for line in plan.setup]
     texts += [("cluster.teardown", "\n".join(plan.teardown))] if plan.teardown else []
-    if not plan.has_plain_python or plan.wrapper is not None:
+    if not plan.has_plain_python or plan.container is not None:
         texts.append(("cluster.python", make_agent_command(plan)))
     for key, text in texts:
         read = subprocess.run(
