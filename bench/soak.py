@@ -10,6 +10,7 @@ import contextlib
 import json
 import random
 import re
+import shutil
 import sys
 import tempfile
 import time
@@ -42,6 +43,9 @@ def measure(lab: Lab) -> None:
         cluster.up()
         try:
             seen = run(cluster, interruptions=_INTERRUPTIONS * lab.repeats, seed=0)
+        except (TimeoutError, ClusterError):
+            print(f"runs and logs of Slurm are kept in {_keep(cluster)}", file=sys.stderr)
+            raise
         finally:
             cluster.down()
     lab.note(f"{seen['what']}: ended by {seen['ended by']}")
@@ -52,6 +56,14 @@ def measure(lab: Lab) -> None:
         ("steps lost", None, None),
     ):
         lab.add(Figure(what=name, unit="", values=(float(seen[name]),), most=most, least=least))
+
+
+def _keep(cluster: SlurmCluster) -> Path:
+    """Copy what tells why, since the cluster's folder goes with it."""
+    kept = Path(tempfile.mkdtemp(prefix="hpc-soak-kept-"))
+    shutil.copytree(cluster.shared / "runs", kept / "runs")
+    shutil.copytree(cluster.settings.root / "log", kept / "log")
+    return kept
 
 
 def run(
@@ -79,7 +91,8 @@ def run(
     epochs = epochs or max(4, interruptions * 2)
     whole = _submit(cluster, "whole", epochs=epochs, pause_s=0.0, more=())
     cluster.wait_for_job(whole.job_id, "COMPLETED", timeout_s=300)
-    limit = ("resources.time=1", "stop.warn_s=40", "stop.grace_s=10") if "time limit" in kinds else ()
+    # Told 30 to 60 s after its start, since Slurm looks every 30 s: a slow start has its first step before that.
+    limit = ("resources.time=2", "stop.warn_s=90", "stop.grace_s=30") if "time limit" in kinds else ()
     soaked = _submit(
         cluster, "soaked", epochs=epochs, pause_s=pause_s, more=("requeue.enabled=true", "requeue.max=1000", *limit)
     )
@@ -185,7 +198,7 @@ def _interrupt(cluster: SlurmCluster, run: _Run, kind: str, *, chance: random.Ra
     )
 
 
-def _wait(is_there: Callable[[], bool], *, what: str, timeout_s: float = 180.0) -> None:
+def _wait(is_there: Callable[[], bool], *, what: str, timeout_s: float = 240.0) -> None:
     until = time.monotonic() + timeout_s
     while not is_there():
         if time.monotonic() > until:

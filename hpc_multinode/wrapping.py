@@ -135,8 +135,8 @@ def _list_names(cluster: ClusterConfig) -> Sequence[str]:
 
 
 def _make_binds(folders: Iterable[str]) -> list[str]:
-    """List folders that hold all of these, none inside another."""
-    paths = sorted({PurePosixPath(folder) for folder in folders})
+    """List folders that hold all of these, in their order, none inside another."""
+    paths = list(dict.fromkeys(PurePosixPath(folder) for folder in folders))
     outer = [path for path in paths if not any(other in path.parents for other in paths)]
     for path in outer:
         if set(str(path)) & {",", ":"}:

@@ -170,12 +170,14 @@ def launcher(tmp_path: Path) -> Iterator[Launcher]:
     given.close()
 
 
-def wait_until(is_true: Callable[[], object], *, what: str, timeout_s: float = 60) -> None:
-    """Poll until something holds."""
+def wait_until(
+    is_true: Callable[[], object], *, what: str, timeout_s: float = 60, show: Callable[[], str] = str
+) -> None:
+    """Poll until something holds; where it does not, fail with what ``show`` returns."""
     until = time.monotonic() + timeout_s
     while not is_true():
         if time.monotonic() > until:
-            pytest.fail(f"not within {timeout_s} s: {what}")
+            pytest.fail(f"not within {timeout_s} s: {what}\n{show()}")
         time.sleep(0.02)
 
 

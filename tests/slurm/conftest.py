@@ -154,9 +154,9 @@ class EndedOnSlurm(Ended):
         return told
 
     def read_logs(self) -> str:
-        """All logs of the run, for the text of a failed assertion."""
-        logs = [path for path in sorted(self.run_dir.rglob("*")) if path.suffix in {".log", ".out"}]
-        return "\n".join(f"== {path.name}\n{path.read_text(errors='replace')}" for path in logs)
+        """Ends of all logs of the run, and its report, for the text of a failed assertion."""
+        files = [path for path in sorted(self.run_dir.rglob("*")) if path.suffix in {".log", ".out", ".err", ".txt"}]
+        return "\n".join(f"== {path.relative_to(self.run_dir)}\n{_read_tail(path)}" for path in files)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -356,8 +356,9 @@ def _read_log_tails(running: SlurmCluster, *, since: float) -> list[tuple[str, s
     daemons = sorted(running.logs.glob("slurm*.log"))
     written = [path for pattern in ("*.out", "*.err", "*.log") for path in running.shared.rglob(pattern)]
     recent = sorted((path for path in written if path.stat().st_mtime >= since), key=lambda path: path.stat().st_mtime)
-    tails = []
-    for path in (*daemons, *recent[-_JOB_LOGS:]):
-        lines = path.read_text(errors="replace").splitlines()[-_TAIL_LINES:]
-        tails.append((f"end of {path.relative_to(running.settings.root)}", "\n".join(lines)))
-    return tails
+    paths = (*daemons, *recent[-_JOB_LOGS:])
+    return [(f"end of {path.relative_to(running.settings.root)}", _read_tail(path)) for path in paths]
+
+
+def _read_tail(path: Path) -> str:
+    return "\n".join(path.read_text(errors="replace").splitlines()[-_TAIL_LINES:])

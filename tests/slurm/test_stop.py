@@ -49,6 +49,7 @@ def wait_for_final(run: EndedOnSlurm, *, timeout_s: float = 200) -> dict[str, An
         lambda: read_report(run.run_dir).get("state", "REQUEUED") != "REQUEUED",
         what=f"the end of {run.run_dir.name}",
         timeout_s=timeout_s,
+        show=run.read_logs,
     )
     return read_report(run.run_dir)
 
@@ -61,6 +62,7 @@ def wait_for_log(run: EndedOnSlurm, text: str, *, attempt: int = 0, ranks: int =
         ) >= ranks,
         what=f"{text!r} in {ranks} logs",
         timeout_s=60,
+        show=run.read_logs,
     )  # fmt: skip
 
 
@@ -87,7 +89,7 @@ def ended_by(report: dict[str, Any]) -> list[str]:
 def limited(on_slurm: OnSlurm) -> dict[str, EndedOnSlurm]:
     """Submit runs with a time limit of a minute, side by side, and leave them running until the end of the module."""
     there = f"resources.nodelist={on_slurm.cluster.node_names[2]}"
-    soon = ["resources.time=1", "stop.warn_s=50", "stop.grace_s=10", there]
+    soon = ["resources.time=1", "stop.warn_s=50", "stop.grace_s=40", there]
     requeued = [*soon, "requeue.enabled=true"]
     cwd = on_slurm.make_folder()
     on_slurm.write(cwd, "bin/scontrol", _REFUSING_SCONTROL, mode=0o755)

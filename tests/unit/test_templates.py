@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import subprocess
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,8 +21,6 @@ from hpc_multinode.wrapping import make_agent_command
 from tests.unit.facts import make_facts
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from hpc_multinode.plan import LaunchPlan
 
 OURS = read_pieces([find_asset("sbatch_templates")])
@@ -161,6 +160,13 @@ def test_a_container_runs_in_apptainer() -> None:
     assert [words[10], *words[words.index("python3") :]] == [
         "PYTHONPATH=/home/ada/runs/r-1/agent", "python3", "-m", "hpc_multinode.node", "/home/ada/runs/r-1",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("package", ["/a/package", "/z/package"])
+def test_the_run_s_folders_are_bound_first(monkeypatch: pytest.MonkeyPatch, package: str) -> None:
+    """The same command comes out wherever the package is installed."""
+    monkeypatch.setattr("hpc_multinode.wrapping.PACKAGE", Path(package))
+    assert f" --bind /home/ada --bind {package} " in make_agent_command(_plan(container="/i/image.sif"))
 
 
 def test_gpus_are_shown_to_apptainer() -> None:
