@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 import shlex
 from pathlib import PurePosixPath
@@ -15,20 +14,17 @@ from hpc_multinode.slurm.leaking import LEAKING_NAMES
 from hpc_multinode.slurm.options import check_directives, count_gpus_asked, make_sbatch_options
 from hpc_multinode.slurm.step_options import check_srun_args
 from hpc_multinode.stop_times import choose_stop_times, make_stop_options
+from hpc_multinode.values import MAX_ID, UNSAFE, check_names, check_run_dir, check_values
 from hpc_multinode.wrapping import choose_wrapper, make_agent_command, make_setup_lines
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from hpc_multinode.config import ClusterConfig
+    from hpc_multinode.stop_times import StopTimes
     from hpc_multinode.work import WorkTarget
 
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
-_MAX_PORT = 65535
-_MAX_EXIT_CODE = 255
-_MIN_HEARTBEAT_S = 1.0
-_MAX_ID = 200
 
 
 def make_run_name(config: Config, target: WorkTarget | None) -> str:
@@ -45,7 +41,7 @@ def make_run_id(name: str, *parts: str) -> str:
         name: The run's name.
         parts: What tells it from other runs of that name: date, time and random digits, or job and step.
     """
-    return "-".join([_UNSAFE.sub("-", name).strip("-.")[:_MAX_ID] or "run", *parts])
+    return "-".join([UNSAFE.sub("-", name).strip("-.")[:MAX_ID] or "run", *parts])
 
 
 def make_plan(
@@ -68,23 +64,18 @@ def make_plan(
     Raises:
         ConfigError: A value is out of its range, or two contradict each other.
     """
-    _check_ranges(config)
-    _check_setup(config.cluster.setup)
+    check_values(config)
     check_srun_args(config.resources.srun_args)
     name = make_run_name(config, target)
     run_id = config.run_id or facts.run_id
-    _check_names(name, run_id)
+    check_names(name, run_id)
     mode = facts.mode
     is_local = mode in (Mode.local, Mode.debug)
     num_nodes = 1 if mode is Mode.debug else _count_nodes(config, facts)
     workers = 1 if mode is Mode.debug else _count_workers(config, facts, num_nodes=num_nodes, is_shared=is_local)
     run_dir = str(PurePosixPath(facts.cwd) / (config.run_root or facts.run_root) / run_id)
-    sbatch = make_sbatch_options(config.resources, name=name, num_nodes=num_nodes, gpu_option=config.cluster.gpu_option)
+    check_run_dir(run_dir, mode)
     stop = choose_stop_times(config)
-    sbatch = {**make_stop_options(config, stop, given=sbatch), **sbatch}
-    if mode is Mode.slurm:
-        check_directives({**sbatch, "output": run_dir})
-    _check_run_dir(run_dir, mode)
     wrapper = choose_wrapper(config.cluster, facts.pieces)
     plan = LaunchPlan(
         run_id=run_id,
@@ -104,7 +95,7 @@ def make_plan(
         gpus_per_node=_count_gpus(config, facts),
         threads=max(1, facts.num_cpus // (num_nodes * workers)) if is_local else None,
         env=_make_env(config.env),
-        sbatch=sbatch,
+        sbatch=_make_sbatch(config, stop, name=name, num_nodes=num_nodes, output=run_dir if mode is Mode.slurm else ""),
         srun_args=tuple(config.resources.srun_args),
         setup=make_setup_lines(config, facts.pieces, cwd=facts.cwd, num_nodes=num_nodes),
         teardown=tuple(config.cluster.teardown),
@@ -132,97 +123,17 @@ def make_plan(
     return plan
 
 
+def _make_sbatch(config: Config, stop: StopTimes, *, name: str, num_nodes: int, output: str) -> dict[str, Any]:
+    asked = make_sbatch_options(config.resources, name=name, num_nodes=num_nodes, gpu_option=config.cluster.gpu_option)
+    options = {**make_stop_options(config, stop, given=asked), **asked}
+    if output:  # without one no script is written
+        check_directives({**options, "output": output})
+    return options
+
+
 def _choose_python(cluster: ClusterConfig, facts: Facts) -> str:
     # This machine's interpreter is not the image's.
     return cluster.python or (shlex.quote(facts.python) if cluster.container is None else "python3")
-
-
-def _check_ranges(config: Config) -> None:
-    resources, launch = config.resources, config.launch
-    counts = {
-        "nodes": (config.nodes, 1),
-        "resources.workers_per_node": (resources.workers_per_node, 1),
-        "resources.gpus_per_node": (resources.gpus_per_node, 0),
-        "resources.cpus_per_node": (resources.cpus_per_node, 1),
-        "launch.main_port": (launch.main_port, 1),
-        "restart.max": (config.restart.max, 0),
-        "requeue.max": (config.requeue.max, 0),
-        "requeue.exit_code": (config.requeue.exit_code, 1),
-        "array.parallel": (config.array.parallel, 1),
-    }
-    for key, (value, least) in counts.items():
-        if value is not None and value < least:
-            raise ConfigError(what=f"{key} is too small", found=f"{key}={value}", fix=f"{key} is at least {least}")
-    most = {"launch.main_port": _MAX_PORT, "requeue.exit_code": _MAX_EXIT_CODE}
-    for key, greatest in most.items():
-        value, least = counts[key]
-        if value is not None and value > greatest:
-            raise ConfigError(what=f"{key} is too large", found=f"{key}={value}", fix=f"{least} to {greatest}")
-    amounts = {
-        "launch.join_timeout_s": launch.join_timeout_s,
-        "launch.heartbeat_timeout_s": launch.heartbeat_timeout_s,
-        "stop.grace_s": config.stop.grace_s,
-        "stop.warn_s": config.stop.warn_s,
-        "stop.kill_s": config.stop.kill_s,
-        "strategy.timeout_s": config.strategy.timeout_s,
-        "snapshot_max_mb": config.snapshot_max_mb,
-    }
-    for key, amount in amounts.items():
-        if amount is not None and not (math.isfinite(amount) and amount >= 0):
-            raise ConfigError(
-                what=f"{key} is not an amount", found=f"{key}={amount}", fix=f"{key} is a finite number from 0 on"
-            )
-    if launch.heartbeat_timeout_s < _MIN_HEARTBEAT_S:
-        raise ConfigError(
-            what="launch.heartbeat_timeout_s is too short",
-            found=f"launch.heartbeat_timeout_s={launch.heartbeat_timeout_s}",
-            fix=f"at least {_MIN_HEARTBEAT_S:.0f} s: a busy machine is silent for a moment too",
-        )
-    if config.strategy.is_one_worker_a_node and (resources.workers_per_node or 1) > 1:
-        raise ConfigError(
-            what=f"strategy={config.strategy.name} runs one worker on each node, with all its devices",
-            found=f"resources.workers_per_node={resources.workers_per_node}",
-            fix="strategy=pytorch_spawn for one worker a GPU, or leave resources.workers_per_node out",
-        )
-
-
-def _check_setup(lines: Sequence[str]) -> None:
-    for line in lines:
-        if "\n" in line.strip():
-            raise ConfigError(
-                what="an entry of cluster.setup has several lines, of which only the last would count",
-                found=line.strip(),
-                fix="write one command in each entry",
-            )
-
-
-def _check_names(name: str, run_id: str) -> None:
-    if not name.isprintable():
-        raise ConfigError(
-            what="the name holds a character that cannot be printed", found=f"name={name!r}", fix="name=word"
-        )
-    if _UNSAFE.search(run_id) or run_id.startswith((".", "-")) or len(run_id.encode()) > _MAX_ID + 30:
-        raise ConfigError(
-            what="run_id cannot be the name of a folder",
-            found=f"run_id={run_id}",
-            fix="letters, digits, dot, dash and underscore, not beginning with dot or dash",
-        )
-
-
-def _check_run_dir(run_dir: str, mode: Mode) -> None:
-    if not run_dir.isprintable():
-        raise ConfigError(
-            what="the run folder's path holds a character that cannot be printed",
-            found=repr(run_dir),
-            fix="run_root=FOLDER",
-        )
-    if mode is Mode.slurm and "\\" in run_dir:
-        # Tried: sbatch then replaces no %j in the log's name, with any number of backslashes.
-        raise ConfigError(
-            what="the run folder's path holds a backslash, which sbatch takes for a sign of its own",
-            found=run_dir,
-            fix="run_root=FOLDER whose path has none",
-        )
 
 
 def _count_nodes(config: Config, facts: Facts) -> int:

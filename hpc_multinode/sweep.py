@@ -103,10 +103,25 @@ def prepare_sweep(points: Sequence[Point], *, cwd: Path, config_dirs: Sequence[P
             found=f"-m with {len(points)} point{'s' * (len(points) != 1)}",
             fix="cluster=local, cluster=slurm, or leave -m out",
         )
+    swept = _place(points, plans, code=_find_code(plans, configs[0], cwd=cwd))
+    return Sweep(
+        sweep_id=first.run_id,
+        folder=Path(first.run_dir),
+        is_private=first.is_private,
+        mode=first.mode,
+        user=first.user,
+        points=swept,
+        parallel=configs[0].array.parallel,
+        code=swept[0].plan.code,
+    )
+
+
+def _place(points: Sequence[Point], plans: Sequence[LaunchPlan], *, code: Code | None) -> tuple[SweepPoint, ...]:
+    """Give each point its place in the sweep: folder, name, what it waits for, and the copy that it runs from."""
+    first, config = plans[0], points[0].config
     # For all of them at once: squeue is asked but once.
-    waiting = wait_after(first, configs[0].after).sbatch if configs[0].after is not None else {}
+    waiting = wait_after(first, config.after).sbatch if config.after is not None else {}
     dependency = {option: value for option, value in waiting.items() if option not in first.sbatch}
-    code = _find_code(plans, configs[0], cwd=cwd)
     folders = list_import_folders() if code is not None else ()
     swept = []
     for number, (point, plan) in enumerate(zip(points, plans, strict=True)):
@@ -120,25 +135,11 @@ def prepare_sweep(points: Sequence[Point], *, cwd: Path, config_dirs: Sequence[P
         )
         if code is not None:
             placed = move_plan(placed, code, folder=f"{first.run_dir}/{CODE}", import_folders=folders)
+        identity = _identify(plan, point.words)
         swept.append(
-            SweepPoint(
-                number=number,
-                words=point.words,
-                identity=_identify(plan, point.words),
-                plan=placed,
-                config_text=point.text,
-            )
+            SweepPoint(number=number, words=point.words, identity=identity, plan=placed, config_text=point.text)
         )
-    return Sweep(
-        sweep_id=first.run_id,
-        folder=Path(first.run_dir),
-        is_private=first.is_private,
-        mode=first.mode,
-        user=first.user,
-        points=tuple(swept),
-        parallel=configs[0].array.parallel,
-        code=swept[0].plan.code,
-    )
+    return tuple(swept)
 
 
 def make_record(points: Sequence[SweepPoint], jobs: Sequence[SubmittedArray] = ()) -> SweepRecord:
