@@ -7,29 +7,26 @@ one queue. It never waits for a file: those are written by the journal's thread,
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from hpc_multinode.errors import EXIT_FAILED, MultiNodeError
-from hpc_multinode.node.affinity import bind_cpus
 from hpc_multinode.node.host import Host
 from hpc_multinode.node.journal import Journal, read_tail
 from hpc_multinode.node.link import join_remote
 from hpc_multinode.node.local import LOOPBACK
 from hpc_multinode.node.membership import Membership
 from hpc_multinode.node.memory import count_oom_kills
+from hpc_multinode.node.placing import NOT_BOUND, make_specs, share_cpus_out
 from hpc_multinode.node.sampling import sample_node
-from hpc_multinode.node.spec import WorkerSpec
 from hpc_multinode.node.stop_signals import STOP_SIGNALS, release_stop_signals
 from hpc_multinode.node.supervisor import Supervisor
 from hpc_multinode.node.surroundings import wait_for_launcher_end, wait_for_lost_sibling
 from hpc_multinode.node.workers import Workers
 from hpc_multinode.report import Outcome
 from hpc_multinode.slurm.ends import WARNING
-from hpc_multinode.slurm.environment import parse_cpus_on_node
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
@@ -184,7 +181,7 @@ class Agent:
         if self._host is not None:
             sources += self._host.watches()
         if isinstance(self._server, MultiNodeError):
-            self._fail(self._describe_problem(self._server))
+            self._fail_as_node(f"{self._server.what}: {self._server.found}", failure_class="usage")
         else:
             for warning in self._server.warnings:
                 self._journal.tell(warning)
@@ -274,9 +271,7 @@ class Agent:
         if is_settled():
             return
         lost = "an agent of this run ended before all had met; see submitit/ in the run folder"
-        self._fail(
-            Outcome(node_rank=self._node.node_rank, host=self._node.host, message=lost, failure_class="lost_node")
-        )
+        self._fail_as_node(lost, failure_class="lost_node")
         if not self._membership.has_joined:
             self._leave(EXIT_FAILED)
 
@@ -346,16 +341,12 @@ class Agent:
         if error is None:
             self._start_when_ready()
             return
-        self._fail(
-            Outcome(
-                node_rank=self._node.node_rank,
-                host=self._node.host,
-                message=f"the preload of {', '.join(self._plan.strategy.preload)} failed: "
-                f"{error['exception']}: {error['message']}",
-                exception=error["exception"],
-                last_lines=tuple(error["traceback"]),
-                failure_class="exception",
-            )
+        modules = ", ".join(self._plan.strategy.preload)
+        self._fail_as_node(
+            f"the preload of {modules} failed: {error['exception']}: {error['message']}",
+            failure_class="exception",
+            exception=error["exception"],
+            last_lines=tuple(error["traceback"]),
         )
 
     def _on_started(self, event: dict[str, Any]) -> None:
@@ -429,46 +420,27 @@ class Agent:
         if self._pending is None or not self._has_preloaded or self._attempt.is_stopped:
             return
         start, self._pending = self._pending, None
-        node, shares = self._node, None
+        shares = None
         if self._plan.has_bound_cpus:
-            shares = bind_cpus(node, num_granted=None if node.source == "local" else parse_cpus_on_node(os.environ))
+            shares = share_cpus_out(self._node)
             if shares is None:
-                self._journal.write(
-                    "launch.cpu_bind: the CPUs of this job are not its own, or too few; nothing is bound"
-                )
-        specs = [
-            self._make_spec(local_rank, start, cpus=cpus)
-            for local_rank, cpus in enumerate(shares or ((),) * node.local_world_size)
-        ]
+                self._journal.write(NOT_BOUND)
+        specs = make_specs(self._plan, self._node, start, folder=self._folder, shares=shares)
         self._num_oom_kills = count_oom_kills()
         self._supervisor.start(specs)
         assert self._workers is not None  # noqa: S101 - launched before any event comes
         self._workers.start(specs)
 
-    def _make_spec(self, local_rank: int, start: dict[str, Any], *, cpus: tuple[int, ...]) -> WorkerSpec:
-        place = self._node.make_worker(
-            local_rank,
-            main_address=start["main_address"],
-            main_port=start["main_port"],
-            attempt=self._attempt.number,
-            run_dir=self._plan.run_dir,
-        )
-        name = self._plan.name if self._node.job_id is None else f"job {self._node.job_id}"
-        return WorkerSpec(
-            place=place,
-            cpus=cpus,
-            title=f"{name} rank {place.global_rank}/{place.world_size}",
-            log=str(self._folder.rank_log(self._attempt.number, place.global_rank)),
-        )
-
-    def _describe_problem(self, problem: MultiNodeError) -> Outcome:
-        node = self._node
-        message = f"{problem.what}: {problem.found}"
-        return Outcome(node_rank=node.node_rank, host=node.host, message=message, failure_class="usage")
-
     def _fail(self, outcome: Outcome) -> None:
         self._journal.write(f"failed: {outcome.message or outcome.signal or outcome.exit_code}")
         self._membership.say({"kind": "failed", "outcome": outcome.to_json()})
+
+    def _fail_as_node(self, message: str, *, failure_class: str, **more: Any) -> None:  # noqa: ANN401 - more of Outcome
+        """Tell what went wrong here outside every worker."""
+        node = self._node
+        self._fail(
+            Outcome(node_rank=node.node_rank, host=node.host, message=message, failure_class=failure_class, **more)
+        )
 
     def _stop(self, reason: str) -> None:
         now = time.monotonic()
