@@ -139,6 +139,11 @@ class Coordinator:
         """When ``tick`` is to be called, on the caller's clock in seconds; None where nothing is waited for."""
         return self._wake_at if self._state in (_State.running, _State.telling) else None
 
+    @property
+    def signalled(self) -> dict[int, str]:
+        """The nodes that got a signal to end, by rank, and their hosts."""
+        return {rank: self._hosts.get(rank, "?") for rank in sorted(self._signalled)}
+
     def expects(self, node_rank: int) -> bool:
         """Say whether this node is one of the run's and has not joined yet."""
         return 0 <= node_rank < self._num_nodes and node_rank not in self._hosts

@@ -75,7 +75,8 @@ def judge_ending(
     kind = EndKind.time_limit if coordinator.asked_by is None else kind
     code = make_cancel_code(coordinator.asked_by or WARNING)
     if kind is EndKind.cancelled:
-        return Ending(state="CANCELLED", exit_code=code, failure_class="cancelled", ended_by="cancelled")
+        notes = _tell_who(coordinator.signalled, plan.num_nodes) if end is not None and end.goes_on else ()
+        return Ending(state="CANCELLED", exit_code=code, failure_class="cancelled", ended_by="cancelled", notes=notes)
     if kind is EndKind.requeued:
         return Ending(
             state=REQUEUED,
@@ -104,6 +105,14 @@ def judge_ending(
     )
     attempts = [*history, {"step": last.step, "phases": last.phases}]
     return _consider_requeue(plan, without, kind=kind, attempts=attempts)
+
+
+def _tell_who(signalled: Mapping[int, str], num_nodes: int) -> tuple[str, ...]:
+    """Say who was told to end, where it was not all of a job that Slurm lets run on."""
+    if not 0 < len(signalled) < num_nodes:
+        return ()
+    who = ", ".join(f"node {rank} ({host})" for rank, host in signalled.items())
+    return (f"only {who} got a signal to end, and Slurm lets the job run: a node that shuts down, or a kill by hand",)
 
 
 def _judge_own_end(cause: Outcome | None) -> Ending:

@@ -39,11 +39,13 @@ class JobEnd:
         kind: Who or what ends it.
         left_s: Seconds until Slurm kills what is left, less a reserve of ours; None where it does not say.
         is_from_signal: They count from the signal, and not from now.
+        goes_on: For Slurm the job runs on: the signal was for less than all of it.
     """
 
     kind: EndKind
     left_s: float | None
     is_from_signal: bool = False
+    goes_on: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +105,7 @@ def judge_end(facts: JobFacts, *, signal: str, now: datetime) -> JobEnd:
     if signal == WARNING and is_running:
         return JobEnd(kind=EndKind.time_limit, left_s=until_end)
     # A job that goes on running was not cancelled itself: one of its steps was. Slurm treats that alike.
-    return replace(by_kill_wait, kind=EndKind.cancelled)
+    return replace(by_kill_wait, kind=EndKind.cancelled, goes_on=is_running)
 
 
 def _parse(time: str | None) -> datetime | None:

@@ -194,6 +194,19 @@ def test_a_cancelled_run_saves_and_stays_away(on_slurm: OnSlurm) -> None:
     wait_until(lambda: not find_processes(f"SLURM_JOB_ID={run.job_id}"), what="no process is left")
 
 
+def test_a_signal_to_one_node_is_told(on_slurm: OnSlurm) -> None:
+    """An agent that is ended by hand, or by a node that shuts down, is named: nobody has cancelled the job."""
+    hosts = on_slurm.cluster.node_names[:2]
+    run = submit(on_slurm, "polls", "nodes=2", f"resources.nodelist=[{','.join(hosts)}]")
+    wait_for_log(run, "step 3", ranks=4)
+    agent = f"hpc_multinode[.]node .*{run.run_dir.name}"
+    on_slurm.cluster.run(["pkill", "-TERM", "-f", agent], host=hosts[1], check=True)
+    report = wait_for_final(run)
+    assert (report["state"], ended_by(report)) == ("CANCELLED", ["cancelled"])
+    assert f"only node 1 ({hosts[1]}) got a signal to end" in report["notes"][0]
+    wait_for_log(run, "saved", ranks=4)
+
+
 def test_a_lost_node_brings_the_run_back(on_slurm: OnSlurm) -> None:
     """When a node is gone Slurm requeues, the next attempt goes on, and the report tells both."""
     names = on_slurm.cluster.node_names

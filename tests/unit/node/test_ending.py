@@ -77,6 +77,30 @@ def test_who_ends_it_and_what_is_wanted_decide(
     assert ending.wants_requeue == (state == "REQUEUED")
 
 
+@pytest.mark.parametrize(
+    ("signalled", "goes_on", "note"),
+    [
+        ([1], True, "only node 1 (n2) got a signal to end, and Slurm lets the job run: a node that shuts down, or"),
+        ([0, 1], True, None),
+        ([1], False, None),  # the others have not said so yet
+    ],
+)
+def test_a_signal_to_some_nodes_only_is_told(
+    *, plan: LaunchPlan, signalled: Sequence[int], goes_on: bool, note: str | None
+) -> None:
+    """Whoever reads that the run was cancelled, and has cancelled nothing, learns where to look."""
+    coordinator = Coordinator(num_nodes=2)
+    for rank, host in enumerate(("n1", "n2")):
+        coordinator.join(rank, host)
+    coordinator.start({}, now=0.0)
+    for rank in signalled:
+        coordinator.hear(rank, {"kind": "signal", "signal": "SIGTERM"}, now=1.0)
+    end = JobEnd(kind=EndKind.cancelled, left_s=None, goes_on=goes_on)
+    ending = judge_ending(dataclasses.replace(plan, num_nodes=2), coordinator, end=end, history=())
+    assert ending.state == "CANCELLED"
+    assert [one[: len(note or "")] for one in ending.notes] == ([note] if note else [])
+
+
 def test_a_job_that_another_hand_has_requeued(plan: LaunchPlan) -> None:
     """It comes back without our doing, and nobody counts it as ours."""
     ending = judge(dataclasses.replace(plan, requeues=False), kind="requeued")

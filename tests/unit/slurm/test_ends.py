@@ -48,6 +48,13 @@ def test_what_slurm_says_decides(signal: str, job: dict[str, str], kind: str, le
     assert (end.kind, end.left_s) == (EndKind(kind), left_s)
 
 
+@pytest.mark.parametrize(("state", "goes_on"), [("RUNNING", True), ("COMPLETING", False), ("CANCELLED", False)])
+def test_a_job_that_runs_on_was_not_cancelled_itself(*, state: str, goes_on: bool) -> None:
+    """One of its steps was, or one of its nodes got a signal of its own."""
+    end = judge(JobState=state, PreemptTime="None")
+    assert (end.kind, end.goes_on) == (EndKind.cancelled, goes_on)
+
+
 @pytest.mark.parametrize(("signal", "kind", "left_s"), [("SIGTERM", "unknown", 27), ("SIGUSR2", "time_limit", None)])
 def test_a_slurm_that_does_not_answer(signal: str, kind: str, left_s: float | None) -> None:
     """After SIGTERM there is KillWait; a warning is what we have asked for, and has no end that we know."""
