@@ -119,6 +119,7 @@ def preempted(on_slurm: OnSlurm, limited: dict[str, EndedOnSlurm]) -> Iterator[d
         "without context": submit(on_slurm, "polls_without_context", *one),
         "USR2": submit(on_slurm, "handles", "work.kwargs.name=SIGUSR2", *one),
         "TERM": submit(on_slurm, "handles", "work.kwargs.name=SIGTERM", *one),
+        "warned": submit(on_slurm, "polls", "resources.time=30", *one),
         "ignores": submit(on_slurm, "ignores_term", *one),
         "trainer": submit(on_slurm, "slow_at_first", "nodes=2", *there, file="trainers.py", strategy="lightning"),
         "forbidden": submit(on_slurm, "polls", "work.kwargs.steps=9999", "requeue.enabled=false", *one),
@@ -148,6 +149,17 @@ def test_every_way_to_be_told_saves(preempted: dict[str, EndedOnSlurm], how: str
     assert (report["state"], ended_by(report)) == ("COMPLETED", ["preempted", "success"])
     for rank in range(2):
         assert_each_step_done_once(preempted[how], rank)
+
+
+def test_a_preemption_that_begins_with_the_warning(preempted: dict[str, EndedOnSlurm]) -> None:
+    """With preempt_send_user_signal a job that asks for a warning gets that at once, long before its limit."""
+    report = wait_for_final(preempted["warned"])
+    assert (report["state"], ended_by(report)) == ("COMPLETED", ["preempted", "success"])
+    for rank in range(2):
+        assert_each_step_done_once(preempted["warned"], rank)
+    lines = (preempted["warned"].run_dir / "attempt-0/events.jsonl").read_text().splitlines()
+    events = [json.loads(line) for line in lines]
+    assert [one["signal"] for one in events if one["kind"] == "signal"] == ["SIGUSR2"]
 
 
 def test_a_trainer_goes_on_by_itself(preempted: dict[str, EndedOnSlurm]) -> None:
