@@ -91,8 +91,9 @@ def run(
     epochs = epochs or max(4, interruptions * 2)
     whole = _submit(cluster, "whole", epochs=epochs, pause_s=0.0, more=())
     cluster.wait_for_job(whole.job_id, "COMPLETED", timeout_s=300)
-    # Told 30 to 60 s after its start, since Slurm looks every 30 s: a slow start has its first step before that.
-    limit = ("resources.time=2", "stop.warn_s=90", "stop.grace_s=30") if "time limit" in kinds else ()
+    # Told 20 to 50 s after its start, when a slow one too has done a step: Slurm looks every 30 s, and warns rather too
+    # early than too late.
+    limit = ("resources.time=2", "stop.warn_s=70", "stop.grace_s=30") if "time limit" in kinds else ()
     soaked = _submit(
         cluster, "soaked", epochs=epochs, pause_s=pause_s, more=("requeue.enabled=true", "requeue.max=1000", *limit)
     )
@@ -187,7 +188,7 @@ def _interrupt(cluster: SlurmCluster, run: _Run, kind: str, *, chance: random.Ra
         restarts = cluster.job(run.job_id)["Restarts"]
         cluster.kill_node(index)
         try:
-            _wait(lambda: cluster.job(run.job_id)["Restarts"] != restarts, what="Slurm's requeue", timeout_s=180)
+            _wait(lambda: _is_requeued(cluster, run, since=restarts), what="Slurm's requeue", timeout_s=180)
         finally:
             cluster.revive_node(index)
     elif kind == "requeue":
@@ -196,6 +197,12 @@ def _interrupt(cluster: SlurmCluster, run: _Run, kind: str, *, chance: random.Ra
     _wait(
         lambda: run.num_attempts > before and "step" in run.logs[-1], what=f"a step after attempt {before} met {kind}"
     )
+
+
+def _is_requeued(cluster: SlurmCluster, run: _Run, *, since: str) -> bool:
+    job = cluster.job(run.job_id)
+    # It may have been waiting already when the node went: its limit was faster.
+    return job["Restarts"] != since or job["JobState"] == "PENDING"
 
 
 def _wait(is_there: Callable[[], bool], *, what: str, timeout_s: float = 240.0) -> None:

@@ -1,8 +1,8 @@
 """Who am I, who are the others: the place of a node, and of a worker on it.
 
-Pure, but for what a work and its run say to each other. The one module that does arithmetic on ranks.
-Where the facts come from is the business of
-``slurm.environment`` (a job step) and ``node.local`` (this machine).
+Which rank is where is reckoned here alone. Pure, but for ``stop_requested`` and ``progress``, by which a work and its
+run speak. Where the facts come from is the business of ``slurm.environment`` (a job step) and ``node.local`` (this
+machine).
 """
 
 from __future__ import annotations

@@ -100,7 +100,8 @@ class Report:
         run: The run's id.
         run_dir: Absolute run folder.
         job_id: Slurm's job id, or None on this machine.
-        state: Slurm's word: ``COMPLETED``, ``FAILED``, ``CANCELLED``, ``NODE_FAIL``, ``OUT_OF_MEMORY``.
+        state: Slurm's word: ``COMPLETED``, ``FAILED``, ``CANCELLED``, ``TIMEOUT``, ``PREEMPTED``, ``NODE_FAIL``,
+            ``OUT_OF_MEMORY``; ``REQUEUED`` until the next attempt is over.
         exit_code: The run's exit code.
         failure_class: What kind of failure, or None.
         world_size: Workers of the run.

@@ -9,7 +9,10 @@ import mmap
 import os
 import struct
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 PAGE_BYTES = mmap.PAGESIZE
 # At least so often, in seconds, all ranks ask each other, where nobody says every how many steps.
@@ -87,14 +90,20 @@ class Page:
 
 
 class _Own:
-    """This process's page, where it is a worker."""
+    """This process's page, where it is a worker, and who is told that its work has asked for the first time."""
 
     page: Page | None = None
+    tell_first: Callable[[], None] | None = None
 
 
-def become_worker(descriptor: int) -> None:
+def take_page(descriptor: int) -> None:
     """Take the page that the forkserver has made for this worker."""
     _Own.page = Page(descriptor)
+
+
+def on_first_ask(tell: Callable[[], None]) -> None:
+    """Have somebody told when the work asks for the first time, as it does in its first step."""
+    _Own.tell_first = tell
 
 
 def is_worker() -> bool:
@@ -108,7 +117,13 @@ def stop_requested() -> bool:
     Costs next to nothing, so it may be asked in every step. Ranks hear of it some milliseconds apart; where all have to
     stop in the same step, ask a ``StopAgreement``. Outside a worker it is False.
     """
-    return _Own.page is not None and _Own.page.ask()
+    page = _Own.page
+    if page is None:
+        return False
+    if _Own.tell_first is not None:
+        tell, _Own.tell_first = _Own.tell_first, None
+        tell()
+    return page.ask()
 
 
 def report_progress(step: int) -> None:

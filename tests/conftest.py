@@ -26,6 +26,10 @@ PLAIN_CONFIG = TESTS / "data" / "config"
 PROGRAMS = TESTS / "data" / "programs"
 
 
+# In the background of a script SIGINT is ignored, and would be by all launchers that a suite there starts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 # What takes nodes away, preempts and waits for time limits has a cluster of its own: it waits more than it computes.
 _INTERRUPTING = ("test_cluster", "test_coordinator", "test_life", "test_resubmission", "test_soak", "test_stop")
 

@@ -36,7 +36,9 @@ def make_parser() -> Parser:
 def run(line: CommandLine) -> int:
     """Cancel and return 0, or 1 where a person said no."""
     options = make_parser().parse_args(line.words)
-    entries = {entry.run_dir: entry for word in options.runs or [None] for entry in find_runs(word)}
+    found = [find_runs(word) for word in options.runs or [None]]
+    entries = {entry.run_dir: entry for some in found for entry in some}
+    named = {some[0].run_dir for some in found if len(some) == 1}
     views = look_at_all(list(entries.values()))
     active = [view for view in views if not view.is_over]
     if len(active) > 1 and not options.yes and not _is_confirmed(active):
@@ -50,6 +52,8 @@ def run(line: CommandLine) -> int:
         return 0
     for before, after in zip(views, ended, strict=True):
         if before.is_over:
+            if active and before.entry.run_dir not in named:
+                continue  # an old run that only has the name of the one that was meant
             print(f"{describe_view(before)}: it was over before")  # noqa: T201
         else:
             print_closing(after)

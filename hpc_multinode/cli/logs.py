@@ -84,12 +84,19 @@ def _show(
     if not options.follow or (options.attempt is not None and options.attempt != view.files.attempt):
         if view.is_over and not has_rank_logs(entry.path):
             print("\n".join(read_output(entry.path)), file=sys.stderr)  # noqa: T201
+        elif not printer.has_written:
+            what = "no such line" if _narrows(options) else "the ranks have printed nothing"
+            print(f"{entry.run}: {what}{'' if view.is_over else ' yet'}", file=sys.stderr)  # noqa: T201
         return 0
     if not view.is_over:
         view = follow(
             entry, printer, tell=lambda _: None, ranks=ranks, attempt=attempts[-1] if attempts else None, offsets=ends
         )
     return print_closing(view, has_shown_logs=True, out=sys.stderr if options.json else None)
+
+
+def _narrows(options: argparse.Namespace) -> bool:
+    return any(value is not None for value in (options.rank, options.node, options.attempt, options.grep))
 
 
 def _choose_attempts(options: argparse.Namespace, entry: Entry, view: RunView) -> tuple[int, ...]:

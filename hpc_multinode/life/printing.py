@@ -45,6 +45,11 @@ class LogPrinter:
         self._collapses, self._local_world_size, self._wants_json = collapses, local_world_size, wants_json
         self._attempt: int | None = None
 
+    @property
+    def has_written(self) -> bool:
+        """Say whether there was any line."""
+        return self._attempt is not None
+
     def show(self, lines: Sequence[Line], *, attempt: int, time: str | None = None) -> None:
         """Write lines that came together.
 

@@ -67,6 +67,6 @@ def describe_view(view: RunView) -> str:
     """Return one line on how a run stands."""
     name = f"job {view.entry.job_id}" if view.entry.job_id is not None else view.entry.run
     attempt = f", attempt {view.files.attempt}" if view.files.attempt else ""
-    reason = f" ({view.reason})" if view.reason else ""
+    reason = f" ({view.reason})" if view.reason and view.reason != view.state.lower() else ""
     age = "" if view.word.age_s is None else ", Slurm does not answer, this is its last word"
     return f"{name} is {view.state}{reason}{attempt}{age}"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -59,7 +60,7 @@ class _Attempt:
         number: Which one, from 0.
         began: When it began here, on this process's clock in seconds.
         has_joined: All nodes have met.
-        num_ready: Workers whose executor is ready. Count.
+        num_reached: Workers that have reached each of the phases that workers tell. Count.
         has_noticed: A worker has noticed that it is to stop.
         step: The furthest step that a worker has saved, or None.
         is_stopped: The workers are to end.
@@ -69,7 +70,7 @@ class _Attempt:
     number: int = 0
     began: float = field(default_factory=time.monotonic)
     has_joined: bool = False
-    num_ready: int = 0
+    num_reached: Counter[str] = field(default_factory=Counter)
     has_noticed: bool = False
     step: int | None = None
     is_stopped: bool = False
@@ -356,9 +357,10 @@ class Agent:
     async def _on_said(self, event: dict[str, Any]) -> None:
         local_rank, words = event["local_rank"], event["words"]
         if words["kind"] == "phase":
-            self._attempt.num_ready += 1
-            if self._attempt.num_ready == self._node.local_world_size:
-                self._note_phase(words["name"])
+            name = words["name"]
+            self._attempt.num_reached[name] += 1
+            if self._attempt.num_reached[name] == self._node.local_world_size:
+                self._note_phase(name)
             return
         tail = () if words.get("traceback") else await self._read_tail(local_rank)
         failure = self._supervisor.hear(local_rank, words, tail=tail)
@@ -375,7 +377,8 @@ class Agent:
         is_first = self._is_signalled and not event["was_told"]
         has_heard = is_first or (event["handles_term"] and self._supervisor.is_terminated)
         attempt.has_noticed = attempt.has_noticed or event["has_noticed"] or has_heard
-        tail = await self._read_tail(local_rank) if exit_code != 0 else ()
+        has_told = exit_code == 0 or self._supervisor.has_spoken(local_rank)
+        tail = () if has_told else await self._read_tail(local_rank)
         # The kernel kills the process that it deems the largest, which may be a child of the worker.
         is_out_of_memory = exit_code != 0 and count_oom_kills() > self._num_oom_kills
         failure = self._supervisor.note_exit(

@@ -65,7 +65,7 @@ def become_worker(plan: LaunchPlan, spec: WorkerSpec, *, pipe: int, page: int) -
     os.environ.update(make_worker_env(plan, spec.place))
     if plan.start_method == "spawn":
         _exec_anew(plan, spec, pipe, page)
-    stopping.become_worker(page)
+    stopping.take_page(page)
     _take_place(plan)
     show_title(spec.title)
     _reseed()
@@ -83,7 +83,7 @@ def main() -> NoReturn:
         spec = WorkerSpec.from_json(json.loads(file.readline()))
     for descriptor in (pipe, page):
         os.set_inheritable(descriptor, False)  # noqa: FBT003 - it takes no keyword
-    stopping.become_worker(page)
+    stopping.take_page(page)
     _take_place(plan)
     show_title(spec.title)
     sys.exit(run_worker(plan, spec.place, say=_make_say(pipe)))

@@ -48,7 +48,7 @@ class _Worker:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class ChildTask:
     """What a forked child is to do: be this worker, with these two descriptors."""
 
     plan: LaunchPlan
@@ -68,7 +68,7 @@ class Forkserver:
         self._plan: LaunchPlan | None = None
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
 
-    def serve(self) -> Job:
+    def serve(self) -> ChildTask:
         """Answer requests until the agent is gone; return only in a child."""
         for number in STOP_SIGNALS:
             signal.signal(number, signal.SIG_IGN)
@@ -82,16 +82,16 @@ class Forkserver:
         while True:
             for key, _ in self._selector.select():
                 if key.data == "agent":
-                    job = self._read_agent()
-                    if job is not None:
-                        return job
+                    task = self._read_agent()
+                    if task is not None:
+                        return task
                 elif key.data == "child":
                     _drain(self._wake_read)
                 else:
                     self._read_worker(key.data)
             self._look_for_ended()
 
-    def _read_agent(self) -> Job | None:
+    def _read_agent(self) -> ChildTask | None:
         try:
             data = self._agent.recv(_READ_BYTES)
         except ConnectionError:
@@ -104,9 +104,9 @@ class Forkserver:
             if request["kind"] == "prepare":
                 self._prepare(request)
             elif request["kind"] == "start":
-                job = self._start([WorkerSpec.from_json(spec) for spec in request["workers"]])
-                if job is not None:
-                    return job
+                task = self._start([WorkerSpec.from_json(spec) for spec in request["workers"]])
+                if task is not None:
+                    return task
             elif request["kind"] == "tell":
                 self._tell()
             elif request["kind"] == "signal":
@@ -131,7 +131,7 @@ class Forkserver:
             gc.freeze()
         self._answer(kind="preloaded", seconds=time.monotonic() - began, error=error)
 
-    def _start(self, specs: list[WorkerSpec]) -> Job | None:
+    def _start(self, specs: list[WorkerSpec]) -> ChildTask | None:
         assert self._plan is not None, "the agent sends prepare first"  # noqa: S101 - our own protocol
         self._clear()
         sys.stdout.flush()
@@ -147,7 +147,7 @@ class Forkserver:
                 self._forget_server()
                 os.close(pipe_read)
                 die_with_parent(server)
-                return Job(plan=self._plan, spec=spec, pipe=pipe_write, page=page_file)
+                return ChildTask(plan=self._plan, spec=spec, pipe=pipe_write, page=page_file)
             # From both sides, so that whoever runs first finds a group that can be signalled.
             with contextlib.suppress(PermissionError):  # it has run another program already, in a group of its own
                 os.setpgid(pid, pid)
@@ -294,8 +294,8 @@ def main() -> NoReturn:
     """Serve on the socket whose descriptor is the first argument, or in a child be a worker."""
     agent = socket.socket(fileno=int(sys.argv[1]))
     agent.set_inheritable(False)
-    job = Forkserver(agent).serve()
-    become_worker(job.plan, job.spec, pipe=job.pipe, page=job.page)
+    task = Forkserver(agent).serve()
+    become_worker(task.plan, task.spec, pipe=task.pipe, page=task.page)
 
 
 if __name__ == "__main__":

@@ -89,6 +89,10 @@ class Supervisor:
         """Return the path of a worker's log."""
         return self._workers[local_rank].spec.log
 
+    def has_spoken(self, local_rank: int) -> bool:
+        """Say whether a worker has told its failure itself."""
+        return bool(self._workers[local_rank].words)
+
     def hear(self, local_rank: int, words: dict[str, Any], *, tail: Sequence[str] = ()) -> Outcome | None:
         """Take what a worker says of itself; return its failure at once, before the process has ended.
 

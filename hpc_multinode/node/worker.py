@@ -5,7 +5,9 @@ Where the process comes from is not its business: a fork, a fresh interpreter, o
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +21,7 @@ from hpc_multinode.node.failure import MAX_MESSAGE, format_failure, make_text, m
 from hpc_multinode.runs import RunFolder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from hpc_multinode.context import WorkerContext
     from hpc_multinode.plan import LaunchPlan
@@ -31,7 +33,8 @@ def run_worker(plan: LaunchPlan, context: WorkerContext, *, say: Callable[[dict[
     Args:
         plan: The run.
         context: This worker's place in it.
-        say: Tells the agent: ``phase`` when the executor is ready, ``failed`` with the exception.
+        say: Tells the agent: ``phase`` when the executor is ready and when the work first asks whether to stop,
+            ``failed`` with the exception.
     """
     pid = os.getpid()
     try:
@@ -42,6 +45,7 @@ def run_worker(plan: LaunchPlan, context: WorkerContext, *, say: Callable[[dict[
             checkpointing.enable(plan, attempt=context.attempt, global_rank=context.global_rank)
         executor.setup(context)
         say({"kind": "phase", "name": "process_group"})
+        stopping.on_first_ask(lambda: say({"kind": "phase", "name": "first_step"}))
         result = executor.run(work, context)
         if os.getpid() != pid:  # a child that the work has forked and let run on: it speaks for nobody
             return 0
@@ -84,11 +88,25 @@ def _end_of(end: SystemExit, say: Callable[[dict[str, Any]], None]) -> int:
 
 
 def _fail(error: BaseException, say: Callable[[dict[str, Any]], None]) -> int:
-    say({"kind": "failed", **make_words(error), "exit_code": EXIT_FAILED})
-    sys.stdout.flush()
-    text = format_failure(error)
-    print(f"{TRACEBACK_HEADER}\n{text}", file=sys.stderr, end="", flush=True)  # noqa: T201 - the log is our stderr
+    with _holding_sigterm():
+        say({"kind": "failed", **make_words(error), "exit_code": EXIT_FAILED})
+        sys.stdout.flush()
+        text = format_failure(error)
+        print(f"{TRACEBACK_HEADER}\n{text}", file=sys.stderr, end="", flush=True)  # noqa: T201 - the log is our stderr
     return EXIT_FAILED
+
+
+@contextlib.contextmanager
+def _holding_sigterm() -> Iterator[None]:
+    """Let SIGTERM wait: who hears of a failure stops all workers, this one too, maybe before its traceback is out."""
+    came = []
+    before = signal.signal(signal.SIGTERM, lambda *_: came.append(True))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL if before is None else before)  # None: a handler in C
+        if came:
+            os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _keep_result(plan: LaunchPlan, context: WorkerContext, result: object) -> None:

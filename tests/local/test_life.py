@@ -134,6 +134,10 @@ def test_cancel_ends_a_run_and_waits_until_it_is_gone(home: Launcher) -> None:
     assert home.finish(process).code == 143
     again = ask(home, "cancel", "ends")
     assert (again.code, "over before" in again.out) == (0, True)
+    process = home.start(*home.plain_words("ends.py:sleep", workers=1))
+    wait_until(lambda: read_list(home)[0]["state"] == "RUNNING", what="a second run of that name")
+    assert "over before" not in ask(home, "cancel", "ends").out  # nobody asked for the first
+    home.finish(process)
 
 
 def test_cancel_asks_before_more_than_one(home: Launcher) -> None:
@@ -171,6 +175,15 @@ def test_run_whose_agents_were_killed_is_told_of(home: Launcher) -> None:
     assert len(list(home.cwd.glob("runs/*/report.json"))) == 1
 
 
+@pytest.mark.parametrize(("work", "has_steps"), [("saver.py:polls", True), ("saver.py:deaf", False)])
+def test_the_first_step_is_told_where_it_is_known(home: Launcher, *, work: str, has_steps: bool) -> None:
+    """A work that asks in each step whether to stop shows when its steps began."""
+    arguments = ["work.kwargs.steps=2"] if has_steps else ["work.kwargs.seconds=0"]
+    phases = home.plain(work, *arguments).report["attempts"][0]["phases"]
+    assert ("first_step" in phases) == has_steps
+    assert phases.get("first_step", 99.0) >= phases["process_group"]
+
+
 def test_logs_are_merged_by_time(home: Launcher) -> None:
     """After the end all ranks' lines stand in the order in which they came, those that came together once."""
     words = [word for word in home.plain_words("") if not word.startswith("work.target=")]
@@ -186,6 +199,7 @@ def test_logs_are_merged_by_time(home: Launcher) -> None:
     )
     assert ask(home, "logs", "--rank", "1,3", "--grep", "end", "-n", "1").out == "[3] rank 3 at the end\n"
     assert ask(home, "logs", "--node", "1", "-n1", "--json").out.count("\n") == 1
+    assert ask(home, "logs", "--grep", "no such").err.endswith(": no such line\n")
 
 
 def test_logs_follow_to_the_end(home: Launcher) -> None:

@@ -89,7 +89,8 @@ def ended_by(report: dict[str, Any]) -> list[str]:
 def limited(on_slurm: OnSlurm) -> dict[str, EndedOnSlurm]:
     """Submit runs with a time limit of a minute, side by side, and leave them running until the end of the module."""
     there = f"resources.nodelist={on_slurm.cluster.node_names[2]}"
-    soon = ["resources.time=1", "stop.warn_s=50", "stop.grace_s=40", there]
+    # Told between 10 and 40 s after their start: Slurm looks every 30 s, and warns rather too early than too late.
+    soon = ["resources.time=1", "stop.warn_s=20", "stop.grace_s=20", there]
     requeued = [*soon, "requeue.enabled=true"]
     cwd = on_slurm.make_folder()
     on_slurm.write(cwd, "bin/scontrol", _REFUSING_SCONTROL, mode=0o755)
@@ -98,7 +99,7 @@ def limited(on_slurm: OnSlurm) -> dict[str, EndedOnSlurm]:
         "at most": submit(on_slurm, "polls", "work.kwargs.steps=9999", *requeued, "requeue.max=1"),
         "idle": submit(on_slurm, "never_saves", *requeued),
         "not requeued": submit(on_slurm, "polls", "work.kwargs.steps=9999", *soon),
-        "through": submit(on_slurm, "deaf_for", "work.kwargs.seconds=20", *soon),
+        "through": submit(on_slurm, "deaf_for", "work.kwargs.seconds=45", *soon),
         "refused": submit(
             on_slurm, "polls", "work.kwargs.steps=9999", *requeued, "requeue.exit_code=99",
             "cluster.setup=['export PATH=$PWD/bin:$PATH']", cwd=cwd,
@@ -137,6 +138,9 @@ def test_after_a_preemption_the_run_goes_on(preempted: dict[str, EndedOnSlurm]) 
     report = wait_for_final(preempted["polls"])
     assert (report["state"], ended_by(report)) == ("COMPLETED", ["preempted", "success"])
     assert report["attempts"][0]["requeued"]
+    phases = report["attempts"][0]["phases"]
+    assert list(phases)[-2:] == ["process_group", "first_step"]
+    assert phases["process_group"] <= phases["first_step"]
     for rank in range(4):
         assert_each_step_done_once(preempted["polls"], rank)
     assert "saved" in (preempted["polls"].run_dir / "attempt-0/rank3.log").read_text()
@@ -175,6 +179,7 @@ def test_a_trainer_goes_on_by_itself(preempted: dict[str, EndedOnSlurm]) -> None
         firsts.add(len(steps[0]))
     assert len(firsts) == 1, firsts
     assert report["attempts"][0]["step"] == firsts.pop()
+    assert "first_step" in report["attempts"][0]["phases"]
     assert not (run.run_dir / "trainer").exists()
 
 

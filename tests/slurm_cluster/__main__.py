@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from tests.slurm_cluster.cluster import SlurmCluster
 from tests.slurm_cluster.errors import ClusterError
 from tests.slurm_cluster.record_env import record_all
-from tests.slurm_cluster.settings import ClusterSettings, SlurmVersion, Tracker, default_root
+from tests.slurm_cluster.settings import USER_NAME, ClusterSettings, SlurmVersion, Tracker, default_root
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -83,9 +83,9 @@ def _up(options: argparse.Namespace) -> int:
     cluster = SlurmCluster(settings)
     cluster.up()
     print(f"Slurm {settings.version.value} with {settings.nodes} nodes, up after {time.monotonic() - started:.1f} s")
-    print(f"tracker {cluster.tracker.value}, shared folder {cluster.shared}")
+    print(f"there you are {USER_NAME} in {cluster.shared}, which goes when the cluster goes")
     suffix = "" if options.root == default_root() else f" --root {options.root}"
-    print(f"python -m tests.slurm_cluster shell{suffix}\npython -m tests.slurm_cluster down{suffix}")
+    print(f"python -m tests.slurm_cluster shell{suffix} [-- COMMAND]\npython -m tests.slurm_cluster down{suffix}")
     return 0
 
 
@@ -96,7 +96,7 @@ def _status(options: argparse.Namespace) -> int:
 
 def _shell(options: argparse.Namespace) -> int:
     cluster = _find(options.root)
-    words = [word for word in options.command if word != "--"]
+    words = options.command[1:] if options.command[:1] == ["--"] else options.command
     env = {"TERM": os.environ.get("TERM", "dumb"), "PS1": r"\u@\h:\w\$ "}
     command = cluster.user_command(words or ["bash", "--norc", "-i"], env=env)
     sys.stdout.flush()
@@ -106,6 +106,7 @@ def _shell(options: argparse.Namespace) -> int:
 
 def _down(options: argparse.Namespace) -> int:
     SlurmCluster(ClusterSettings(root=options.root)).down()
+    print(f"the cluster in {options.root} is gone")
     return 0
 
 

@@ -11,7 +11,6 @@ import json
 import os
 import pwd
 import sys
-import tempfile
 from dataclasses import asdict, dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -41,7 +40,7 @@ class SlurmVersion(Enum):
 
 def default_root() -> Path:
     """Return the folder of a cluster that nobody has named a folder for."""
-    return Path(tempfile.gettempdir()).resolve() / "hpc-slurm"
+    return Path("/srv/hpc-slurm")
 
 
 def default_reachable() -> tuple[Path, ...]:

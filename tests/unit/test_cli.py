@@ -108,13 +108,24 @@ def test_refuses_a_verb_in_another_place() -> None:
     assert error.fix == "python -m hpc_multinode render ..."
 
 
+_NO_OPTION = f"options are {', '.join(OPTIONS)}; everything else is key=value; a script's own words come after --"
+
+
 @pytest.mark.parametrize(
     ("word", "name", "fix"),
     [
-        ("--confg-dir=x", "--confg-dir", "did you mean --config-dir?"),
-        ("--verison", "--verison", "did you mean --version?"),
-        ("--cfg=job", "--cfg", f"options are {', '.join(OPTIONS)}; everything else is key=value"),
-        ("-x", "-x", f"options are {', '.join(OPTIONS)}; everything else is key=value"),
+        ("--confg-dir=x", "--confg-dir", "did you mean --config-dir? A script's own words come after --"),
+        ("--verison", "--verison", "did you mean --version? A script's own words come after --"),
+        (
+            "--cfg=job",
+            "--cfg",
+            _NO_OPTION,
+        ),
+        (
+            "-x",
+            "-x",
+            _NO_OPTION,
+        ),
     ],
 )
 def test_refuses_an_unknown_option(word: str, name: str, fix: str) -> None:

@@ -60,6 +60,19 @@ def test_outside_a_worker_nobody_is_told_to_stop() -> None:
     assert StopAgreement()() is False
 
 
+def test_the_first_question_is_told_once(pages: tuple[Page, Page], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A work that asks whether to stop is in its first step; outside a worker nobody is told."""
+    told: list[bool] = []
+    monkeypatch.setattr(stopping._Own, "tell_first", None)  # noqa: SLF001 - this process is no worker
+    stopping.on_first_ask(lambda: told.append(True))
+    hpc_multinode.stop_requested()
+    assert told == []
+    monkeypatch.setattr(stopping._Own, "page", pages[1])  # noqa: SLF001
+    for _ in range(3):
+        assert hpc_multinode.stop_requested() is False
+    assert told == [True]
+
+
 def test_an_agreement_asks_about_once_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
     """However long a step takes; every rank comes to the same number, since it follows from what all have told."""
     asked = []

@@ -18,7 +18,7 @@ from hpc_multinode.plan import LaunchPlan
 
 def become_worker(folder, attempt, *, is_on=True):
     descriptor, page = stopping.Page.make()
-    stopping.become_worker(descriptor)
+    stopping.take_page(descriptor)
     plan = LaunchPlan.from_json((folder / "plan.json").read_text())
     if is_on:
         checkpointing.enable(plan, attempt=attempt, global_rank=0)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import pickle
+import signal
 import sys
 import textwrap
 from dataclasses import replace
@@ -133,6 +135,25 @@ def test_the_traceback_stands_in_the_log(tmp_path: Path, capsys: pytest.CaptureF
     assert header == TRACEBACK_HEADER
     assert rest.startswith("Traceback (most recent call last):")
     assert rest.endswith("ValueError: boom\n")
+
+
+def test_a_stop_does_not_overtake_the_traceback(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """All workers get SIGTERM as soon as one failure is heard of; the one that failed is still writing."""
+    plan = make_worker_plan(tmp_path, "raise ValueError('boom')")
+    sys.path[:0] = plan.work.folders
+    came: list[str] = []
+
+    def say(words: dict[str, Any]) -> None:
+        if words["kind"] == "failed":
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    before = signal.signal(signal.SIGTERM, lambda *_: came.append(capsys.readouterr().err))
+    try:
+        assert run_worker(plan, make_place(tmp_path), say=say) == 1
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    (log,) = came
+    assert log.endswith("ValueError: boom\n")
 
 
 def test_a_traceback_has_no_frames_of_ours(tmp_path: Path) -> None:
