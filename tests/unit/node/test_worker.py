@@ -7,6 +7,7 @@ import pickle
 import signal
 import sys
 import textwrap
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -154,6 +155,13 @@ def test_a_stop_does_not_overtake_the_traceback(tmp_path: Path, capsys: pytest.C
         signal.signal(signal.SIGTERM, before)
     (log,) = came
     assert log.endswith("ValueError: boom\n")
+
+
+def test_a_failure_in_a_thread_of_the_caller_s_is_said(tmp_path: Path) -> None:
+    """``cluster=debug`` may run there, where no handler of a signal can be set."""
+    with ThreadPoolExecutor(1) as pool:
+        code, said = pool.submit(run, tmp_path, "raise ValueError('boom')").result()
+    assert (code, find_failure(said)["message"]) == (1, "boom")
 
 
 def test_a_traceback_has_no_frames_of_ours(tmp_path: Path) -> None:
