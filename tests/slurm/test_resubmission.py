@@ -29,7 +29,8 @@ exec /usr/bin/sbatch "$@"
 """
 # Like a container without Slurm's commands, that passes signals on.
 _HIDES_SLURM = "env PATH=/nowhere {{ command }}\n"
-SOON = ["resources.time=1", "stop.warn_s=52", "stop.grace_s=8", "requeue.enabled=true", "resources.workers_per_node=2"]
+# Told between 10 and 40 s after the start: Slurm looks every 30 s, and warns rather too early than too late.
+SOON = ["resources.time=1", "stop.warn_s=20", "stop.grace_s=8", "requeue.enabled=true", "resources.workers_per_node=2"]
 AGAIN = "requeue.method=resubmit"
 
 
@@ -78,11 +79,11 @@ def answers_of(run_dir: Path) -> list[str]:
 def test_a_point_of_a_sweep_goes_on_alone(runs: dict[str, EndedOnSlurm], on_slurm: OnSlurm) -> None:
     """One task of an array goes on in an array of its own, under the same number, and counts as queued till then."""
     folder = runs["sweep"].run_dir
-    wait_until(lambda: answers_of(folder / "1"), what="a new job of point 1", timeout_s=60)
+    wait_until(lambda: answers_of(folder / "1"), what="a new job of point 1", timeout_s=100)
     words = [*on_slurm.plain("saver.py:polls"), "-m", "work.kwargs.seconds=0.3,0.31", "rerun=failed"]
     again = on_slurm.run(*words, cwd=runs["sweep"].cwd)
     assert "left out: points 0-1 wait or run" in again.out, again.out + again.err
-    wait_until(lambda: read_report(folder / "1").get("state") == "COMPLETED", what="the end of point 1", timeout_s=60)
+    wait_until(lambda: read_report(folder / "1").get("state") == "COMPLETED", what="the end of point 1", timeout_s=100)
     report = read_report(folder / "1")
     (number,) = re.findall(r"\d+", answers_of(folder / "1")[-1])
     assert report["job_id"] == f"{number}_1"
