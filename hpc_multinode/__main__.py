@@ -7,7 +7,6 @@ import io
 import os
 import signal
 import sys
-from pathlib import Path
 
 
 def main() -> None:
@@ -33,7 +32,7 @@ def main() -> None:
 
 def _is_current_folder(entry: str) -> bool:
     try:
-        return Path(entry or ".").samefile(".")
+        return os.path.samefile(entry or ".", ".")  # noqa: PTH121 - pathlib takes longer to load than a Ctrl-C may wait
     except OSError:  # one of them is not there
         return False
 
