@@ -72,21 +72,31 @@ def explained(overrides: Sequence[str], config_dirs: Sequence[Path]) -> Iterator
     """Turn what goes wrong while composing into an error of ours."""
     try:
         yield
-    except (HydraException, OmegaConfBaseException) as error:
+    except Exception as error:
         if _is_interrupted(error):
             raise KeyboardInterrupt from None
-        raise explain(error, overrides) from None
-    except yaml.YAMLError as error:
-        raise explain_yaml(error) from None
-    except UnicodeDecodeError as error:
+        explained_error = _explain(error, overrides, config_dirs)
+        if explained_error is None:
+            raise
+        raise explained_error from None
+
+
+def _explain(error: Exception, overrides: Sequence[str], config_dirs: Sequence[Path]) -> ConfigError | None:
+    """Return what a person is told; None where the error says it already, or is no answer to what they wrote."""
+    if isinstance(error, (HydraException, OmegaConfBaseException)):
+        return explain(error, overrides)
+    if isinstance(error, yaml.YAMLError):
+        return explain_yaml(error)
+    if isinstance(error, UnicodeDecodeError):
         found = _find_bad_file(config_dirs) or str(error)
-        raise ConfigError(what="a configuration file is not UTF-8", found=found, fix="write it in UTF-8") from None
-    except (ValueError, RecursionError) as error:
+        return ConfigError(what="a configuration file is not UTF-8", found=found, fix="write it in UTF-8")
+    if isinstance(error, (ValueError, RecursionError)):
         # Hydra's answer to a defaults list that is none, or that leads back to itself.
         found = str(error).splitlines()[0]
-        raise ConfigError(
+        return ConfigError(
             what="the configuration cannot be composed", found=found, fix="look at the defaults list of your files"
-        ) from None
+        )
+    return None
 
 
 def _is_interrupted(error: BaseException | None) -> bool:

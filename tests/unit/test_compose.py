@@ -612,10 +612,11 @@ def test_renders_resolved_values() -> None:
     assert "  mode: slurm\n" in text
 
 
-def test_ctrl_c_while_composing_stays_one() -> None:
+@pytest.mark.parametrize("error", [ConfigCompositionException(), AttributeError("of a half-made node")])
+def test_ctrl_c_while_composing_stays_one(error: Exception) -> None:
     """Whatever error Hydra makes of it, the person has pressed Ctrl-C and made no mistake."""
     with pytest.raises(KeyboardInterrupt), explained((), ()):
-        raise ConfigCompositionException from KeyboardInterrupt()
+        raise error from KeyboardInterrupt()
 
 
 def test_an_error_without_a_text_is_told_by_its_kind() -> None:
