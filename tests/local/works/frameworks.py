@@ -53,7 +53,7 @@ def loaders():
     told = {"at_start": multiprocessing.get_start_method(allow_none=True)}
     multiprocessing.set_start_method("spawn")
     for method in ("fork", "spawn", "forkserver"):
-        told[method] = sum(int(n) for n in DataLoader(Numbers(), num_workers=2, multiprocessing_context=method))
+        told[method] = sum(int(n) for n in DataLoader(Numbers(), num_workers=1, multiprocessing_context=method))
     told["default"] = sum(int(n) for n in DataLoader(Numbers(), num_workers=1))
     print(json.dumps(told))
 
