@@ -106,11 +106,13 @@ def prepare_live_plan(
         facts = replace(facts, pieces=read_pieces(find_piece_folders(config_dirs)))
     plan = make_plan(config, facts=facts, target=target, executor=executor, keeps_results=has_own_object)
     _check_shell(plan)
-    is_ours = plan.has_plain_python and plan.container is None
-    if is_ours:  # the nodes run this very interpreter, so what it lacks they lack
+    # Where the nodes run this very interpreter, and neither a set-up line nor PYTHONPATH may show it more modules, they
+    # lack what it lacks here.
+    is_known = plan.has_plain_python and plan.container is None and not plan.setup and "PYTHONPATH" not in plan.env
+    if is_known:
         check_modules(plan.strategy.preload, folders=plan.work.folders, wanted_by=f"strategy={plan.strategy.name}")
     if target is not None:
-        if is_ours:
+        if is_known:
             check_imports(target)
         check_call(target, args=plan.work.args, kwargs=plan.work.kwargs)
     return plan

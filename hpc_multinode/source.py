@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 _Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 _Call = tuple[inspect.Signature, "Sequence[Any]", "Mapping[str, Any]", str]
+# What modules are found by: sys.path, sys.meta_path, sys.path_hooks, site.addsitedir.
+_FINDING = frozenset({"path", "meta_path", "path_hooks", "addsitedir"})
 _PLACEHOLDERS = dict.fromkeys((*RANK_NAMES, *OFFERED_NAMES))
 
 
@@ -115,13 +117,30 @@ def parse_source(file: Path) -> ast.Module:
 
 
 def _top_level_imports(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    # Only what certainly runs on import: an import in a try or an if may be meant to fail.
+    # Only what certainly runs on import: an import in a try or an if may be meant to fail. And only while modules are
+    # looked for where this interpreter does.
     for node in tree.body:
+        if _may_change_path(node):
+            return
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield node.lineno, alias.name.partition(".")[0]
         elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
             yield node.lineno, node.module.partition(".")[0]
+
+
+def _may_change_path(node: ast.stmt) -> bool:
+    """Say whether a statement at the top may make more modules known, as ``sys.path.insert(0, ...)`` does."""
+    if isinstance(node, ast.ImportFrom):
+        return node.module == "sys" and any(alias.name in _FINDING for alias in node.names)
+    return any(
+        isinstance(inner, ast.Attribute) and inner.attr in _FINDING and not _is_name(inner.value, "os")  # os.path
+        for inner in ast.walk(node)
+    )
+
+
+def _is_name(node: ast.expr, name: str) -> bool:
+    return isinstance(node, ast.Name) and node.id == name
 
 
 def _find_definition(tree: ast.Module, target: WorkTarget) -> ast.AST | None:

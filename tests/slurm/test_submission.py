@@ -151,7 +151,7 @@ def test_report_is_there_when_the_job_is_over(runs: Runs, on_slurm: OnSlurm, str
     nodes, workers = size_of(strategy, shape)
     ended = runs[strategy, shape]
     job = on_slurm.cluster.job(ended.job_id)
-    assert (job["JobState"], job["ExitCode"]) == ("COMPLETED", "0:0")
+    assert (job["JobState"], job["ExitCode"]) == ("COMPLETED", "0:0"), ended.read_logs()
     expected = {
         "state": "COMPLETED", "exit_code": 0, "job_id": ended.job_id, "num_nodes": nodes,
         "world_size": nodes * workers, "root_cause": None,

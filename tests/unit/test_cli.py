@@ -227,6 +227,15 @@ def test_bad_input_is_exit_2_and_leaves_nothing(
     assert [path.name for path in folder.iterdir()] == ["train.py"]
 
 
+@pytest.mark.parametrize("word", ["env.PYTHONPATH=/site/modules", "cluster.setup=['module load pytorch']"])
+def test_what_a_node_may_find_is_not_refused_here(folder: Path, capsys: pytest.CaptureFixture[str], word: str) -> None:
+    """A site's modules set PYTHONPATH, so what this interpreter lacks may be there on the nodes."""
+    (folder / "train.py").write_text("import nope_q\n\n\ndef run(): pass\n")
+    words = ["render", "work.target=train.py:run", "strategy.preload=[nope_q]"]
+    assert run([*words, word]) == 0, capsys.readouterr().err
+    assert run(words) == 2
+
+
 def test_the_error_without_slurm(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Asked for Slurm on purpose, there is no fall-back to this machine."""
     del folder

@@ -468,6 +468,10 @@ def test_refuses_an_import_that_is_not_installed(tmp_path: Path, line: str) -> N
     [
         "try:\n    import nope_q\nexcept ImportError:\n    pass\n",
         "if False:\n    import nope_q\n",
+        "import sys\nsys.path.insert(0, '/a')\nimport nope_q\n",
+        "from sys import path\npath.append('/a')\nimport nope_q\n",
+        "import site\nsite.addsitedir('/a')\nfrom nope_q import x\n",
+        "import sys\ndef own():\n    sys.path.append('/a')\nown()\nimport nope_q\n",
         "def run():\n    import nope_q\n",
         "from . import nope_q\n",
         "from __future__ import annotations\n",
