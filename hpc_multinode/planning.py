@@ -76,6 +76,9 @@ def make_plan(
     run_dir = str(PurePosixPath(facts.cwd) / (config.run_root or facts.run_root) / run_id)
     check_run_dir(run_dir, mode)
     stop = choose_stop_times(config)
+    sbatch = _make_sbatch(config, stop, name=name, num_nodes=num_nodes)
+    if mode is Mode.slurm:
+        check_directives({**sbatch, "output": run_dir})
     wrapper = choose_wrapper(config.cluster, facts.pieces)
     plan = LaunchPlan(
         run_id=run_id,
@@ -95,7 +98,7 @@ def make_plan(
         gpus_per_node=_count_gpus(config, facts),
         threads=max(1, facts.num_cpus // (num_nodes * workers)) if is_local else None,
         env=_make_env(config.env),
-        sbatch=_make_sbatch(config, stop, name=name, num_nodes=num_nodes, output=run_dir if mode is Mode.slurm else ""),
+        sbatch=sbatch,
         srun_args=tuple(config.resources.srun_args),
         setup=make_setup_lines(config, facts.pieces, cwd=facts.cwd, num_nodes=num_nodes),
         teardown=tuple(config.cluster.teardown),
@@ -123,12 +126,9 @@ def make_plan(
     return plan
 
 
-def _make_sbatch(config: Config, stop: StopTimes, *, name: str, num_nodes: int, output: str) -> dict[str, Any]:
+def _make_sbatch(config: Config, stop: StopTimes, *, name: str, num_nodes: int) -> dict[str, Any]:
     asked = make_sbatch_options(config.resources, name=name, num_nodes=num_nodes, gpu_option=config.cluster.gpu_option)
-    options = {**make_stop_options(config, stop, given=asked), **asked}
-    if output:  # without one no script is written
-        check_directives({**options, "output": output})
-    return options
+    return {**make_stop_options(config, stop, given=asked), **asked}
 
 
 def _choose_python(cluster: ClusterConfig, facts: Facts) -> str:

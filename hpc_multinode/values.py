@@ -32,7 +32,19 @@ def check_values(config: Config) -> None:
     Raises:
         ConfigError: A value is out of its range, or two contradict each other.
     """
+    _check_counts(config)
+    _check_amounts(config)
+    workers = config.resources.workers_per_node
+    if config.strategy.is_one_worker_a_node and (workers or 1) > 1:
+        raise ConfigError(
+            what=f"strategy={config.strategy.name} runs one worker on each node, with all its devices",
+            found=f"resources.workers_per_node={workers}",
+            fix="strategy=pytorch_spawn for one worker a GPU, or leave resources.workers_per_node out",
+        )
     _check_setup(config.cluster.setup)
+
+
+def _check_counts(config: Config) -> None:
     resources, launch = config.resources, config.launch
     counts = {
         "nodes": (config.nodes, 1),
@@ -53,6 +65,10 @@ def check_values(config: Config) -> None:
         value, least = counts[key]
         if value is not None and value > greatest:
             raise ConfigError(what=f"{key} is too large", found=f"{key}={value}", fix=f"{least} to {greatest}")
+
+
+def _check_amounts(config: Config) -> None:
+    launch = config.launch
     amounts = {
         "launch.join_timeout_s": launch.join_timeout_s,
         "launch.heartbeat_timeout_s": launch.heartbeat_timeout_s,
@@ -72,12 +88,6 @@ def check_values(config: Config) -> None:
             what="launch.heartbeat_timeout_s is too short",
             found=f"launch.heartbeat_timeout_s={launch.heartbeat_timeout_s}",
             fix=f"at least {_MIN_HEARTBEAT_S:.0f} s: a busy machine is silent for a moment too",
-        )
-    if config.strategy.is_one_worker_a_node and (resources.workers_per_node or 1) > 1:
-        raise ConfigError(
-            what=f"strategy={config.strategy.name} runs one worker on each node, with all its devices",
-            found=f"resources.workers_per_node={resources.workers_per_node}",
-            fix="strategy=pytorch_spawn for one worker a GPU, or leave resources.workers_per_node out",
         )
 
 
