@@ -169,12 +169,7 @@ def parse_node_context(
     Source:
         srun(1), OUTPUT ENVIRONMENT VARIABLES. https://slurm.schedmd.com/srun.html
     """
-    if local_world_size < 1 or (num_nodes is not None and num_nodes < 1) or (gpus_per_node or 0) < 0:
-        raise ConfigError(
-            what="a run needs at least one node and one worker on it, and no negative number of GPUs",
-            found=f"nodes={num_nodes}, workers per node={local_world_size}, resources.gpus_per_node={gpus_per_node}",
-            fix="set nodes and resources.workers_per_node to 1 or more, resources.gpus_per_node to 0 or more",
-        )
+    _check_sizes(num_nodes=num_nodes, local_world_size=local_world_size, gpus_per_node=gpus_per_node)
     job_id = parse_job_id(environ)
     if job_id is None:
         raise SlurmEnvironmentError(
@@ -209,6 +204,15 @@ def parse_node_context(
         source=scope.source,
         component=scope.component,
     )
+
+
+def _check_sizes(*, num_nodes: int | None, local_world_size: int, gpus_per_node: int | None) -> None:
+    if local_world_size < 1 or (num_nodes is not None and num_nodes < 1) or (gpus_per_node or 0) < 0:
+        raise ConfigError(
+            what="a run needs at least one node and one worker on it, and no negative number of GPUs",
+            found=f"nodes={num_nodes}, workers per node={local_world_size}, resources.gpus_per_node={gpus_per_node}",
+            fix="set nodes and resources.workers_per_node to 1 or more, resources.gpus_per_node to 0 or more",
+        )
 
 
 def _check_requested_nodes(environ: Mapping[str, str], scope: Scope, num_nodes: int | None) -> None:
