@@ -121,6 +121,7 @@ def _unknown_option(word: str) -> ConfigError:
         fix = f"it goes with {', '.join(_ONLY_WITH[word])}"
         return ConfigError(what=f"this verb has no {word}", found=word, fix=fix)
     close = difflib.get_close_matches(word.partition("=")[0], OPTIONS, n=1)
-    fix = f"did you mean {close[0]}?" if close else f"options are {', '.join(OPTIONS)}; everything else is key=value;"
-    fix += " A script's own words come after --" if close else " a script's own words come after --"
+    fix = f"options are {', '.join(OPTIONS)}; everything else is key=value; a script's own words come after --"
+    if close:
+        fix = f"did you mean {close[0]}? A script's own words come after --"
     return ConfigError(what=f"unknown option {word.partition('=')[0]}", found=word, fix=fix)
