@@ -307,6 +307,13 @@ def make_settings(name: str, **changes: object) -> ClusterSettings:
     return ClusterSettings(**(values | changes))  # type: ignore[arg-type]
 
 
+@pytest.fixture
+def watched_memory(cluster: SlurmCluster) -> None:
+    """Ask for a cluster on which Slurm limits the memory; with linuxproc it does not, and there is nothing to see."""
+    if cluster.tracker is Tracker.LINUXPROC:
+        pytest.skip("without cgroups nobody watches the memory")
+
+
 def _run_cluster(settings: ClusterSettings) -> Iterator[SlurmCluster]:
     remove_stale_clusters()
     running = SlurmCluster(settings)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.conftest import find_processes, wait_until
-from tests.slurm_cluster import Tracker
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -185,11 +184,9 @@ def test_restart_in_the_allocation(on_slurm: OnSlurm) -> None:
     assert len({re.search(r"port (\d+)", log)[1] for log in logs[0] + logs[1]}) == 2  # type: ignore[index]
 
 
+@pytest.mark.usefixtures("watched_memory")
 def test_memory_that_runs_out_is_told_as_such(on_slurm: OnSlurm) -> None:
     """A worker that the kernel kills at the job's limit is the root cause, as out of memory, with what to raise."""
-    if on_slurm.cluster.tracker is Tracker.LINUXPROC:
-        # Slurm itself limits no memory then, so there is nothing of ours to see; the suite itself runs with cgroups.
-        pytest.skip("without cgroups nobody watches the memory")
     words = ("nodes=2", "resources.mem_gb=0.4")
     ended = on_slurm.run(*on_slurm.plain("ends.py:fill_memory", *words))
     on_slurm.wait_for_end(ended.job_id)

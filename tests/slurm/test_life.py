@@ -11,7 +11,6 @@ import pytest
 
 from tests.conftest import PLAIN_CONFIG, wait_until
 from tests.slurm.conftest import OnSlurm
-from tests.slurm_cluster import Tracker
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -108,11 +107,9 @@ def test_wait_in_submit_follows_and_ends_with_the_exit_code(on_slurm: OnSlurm) -
     assert "root cause: global_rank 1" in ended.out
 
 
+@pytest.mark.usefixtures("watched_memory")
 def test_memory_that_ran_out_below_a_worker_fails_the_run(on_slurm: OnSlurm) -> None:
     """Slurm kills a child of a worker and all workers end well: the run is a failure all the same, at once."""
-    if on_slurm.cluster.tracker is Tracker.LINUXPROC:
-        # Slurm itself limits no memory then, so there is nothing of ours to see; the suite itself runs with cgroups.
-        pytest.skip("without cgroups nobody watches the memory")
     ended = submit(on_slurm, "resources.mem_gb=0.4", work="ends.py:fill_memory_below")
     waited = ask(on_slurm, "wait", ended.job_id)
     assert waited.code == 137, waited.out + waited.err
