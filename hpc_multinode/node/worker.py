@@ -46,7 +46,8 @@ def run_worker(plan: LaunchPlan, context: WorkerContext, *, say: Callable[[dict[
             checkpointing.enable(plan, attempt=context.attempt, global_rank=context.global_rank)
         executor.setup(context)
         say({"kind": "phase", "name": "process_group"})
-        stopping.on_first_ask(lambda: say({"kind": "phase", "name": "first_step"}))
+        # Not by a child that the work has forked, which is no rank.
+        stopping.on_first_ask(lambda: say({"kind": "phase", "name": "first_step"}) if os.getpid() == pid else None)
         result = executor.run(work, context)
         if os.getpid() != pid:  # a child that the work has forked and let run on: it speaks for nobody
             return 0

@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import hpc_multinode
+from hpc_multinode import stopping
 from hpc_multinode.config import Config
 from hpc_multinode.context import WorkerContext
 from hpc_multinode.node.spec import WorkerSpec
 from hpc_multinode.node.supervisor import Supervisor
 from hpc_multinode.node.worker import TRACEBACK_HEADER, run_worker
 from hpc_multinode.planning import make_plan
+from hpc_multinode.stopping import Page
 from hpc_multinode.work import find_target
 from tests.unit.facts import make_facts
 
@@ -162,6 +164,19 @@ def test_a_failure_in_a_thread_of_the_caller_s_is_said(tmp_path: Path) -> None:
     with ThreadPoolExecutor(1) as pool:
         code, said = pool.submit(run, tmp_path, "raise ValueError('boom')").result()
     assert (code, find_failure(said)["message"]) == (1, "boom")
+
+
+def test_a_forked_child_does_not_tell_the_first_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is no rank, and would count as one."""
+    descriptor, page = Page.make()
+    os.close(descriptor)
+    monkeypatch.setattr(stopping._Own, "page", page)  # noqa: SLF001 - as if this process were a worker
+    monkeypatch.setattr(stopping._Own, "tell_first", None)  # noqa: SLF001
+    own_pid = os.getpid()
+    monkeypatch.setattr(os, "getpid", lambda: own_pid)
+    body = "import os\nfrom hpc_multinode import stop_requested\nos.getpid = lambda: -1\nstop_requested()"
+    _, said = run(tmp_path, body)
+    assert [words["name"] for words in said if words["kind"] == "phase"] == ["process_group"]
 
 
 def test_a_traceback_has_no_frames_of_ours(tmp_path: Path) -> None:
