@@ -32,12 +32,12 @@ SNAPSHOT = ["cluster=local", f"--config-dir={PLAIN_CONFIG}", "strategy=plain", "
 def project(launcher: Launcher) -> Path:
     """Make a repository with a work in a subfolder and a package in ``src``, and stand in the subfolder."""
     root = launcher.cwd
-    files = {"work/train.py": WORK, "work/helper.py": "WORD = 'old'\n", "src/lib.py": "WORD = 'old'\n"}
+    files = {"project/train.py": WORK, "project/helper.py": "WORD = 'old'\n", "src/lib.py": "WORD = 'old'\n"}
     for name, text in files.items():
         (root / name).parent.mkdir(exist_ok=True)
         (root / name).write_text(text)
     subprocess.run(["git", "init", "-q"], cwd=root, check=True)
-    launcher.cwd = root / "work"
+    launcher.cwd = root / "project"
     return root
 
 
@@ -47,18 +47,18 @@ def test_files_that_are_edited_while_it_runs_do_not_count(launcher: Launcher, pr
     env = {"PYTHONPATH": str(project / "src")}
     words = [*SNAPSHOT, "work.target=train.py:run", "run_id=r", f"launch.start_method={start_method}"]
     started = launcher.start(*words, env=env)
-    run_dir = project / "work/runs/r"
+    run_dir = project / "project/runs/r"
     wait_until(lambda: "ready" in _read(run_dir / "attempt-0/rank0.log"), what="the work has begun")
-    for name in ("work/helper.py", "src/lib.py"):
+    for name in ("project/helper.py", "src/lib.py"):
         (project / name).write_text("WORD = 'new'\n")
-    (run_dir / "code/work/go").touch()
+    (run_dir / "code/project/go").touch()
     ended = launcher.finish(started)
-    assert ended.lines(0) == ["ready", "old old code/work/train.py code/work"], ended.out + ended.err
+    assert ended.lines(0) == ["ready", "old old code/project/train.py code/project"], ended.out + ended.err
 
 
 def test_the_header_says_what_was_copied(launcher: Launcher, project: Path) -> None:
     """The work is named where the person knows it, and the copy by size and origin."""
-    (project / "work/go").touch()
+    (project / "project/go").touch()
     ended = launcher.run(*SNAPSHOT, "work.target=train.py:run", env={"PYTHONPATH": str(project / "src")})
     assert ended.code == 0, ended.out
     lines = ended.out.splitlines()
